@@ -1,0 +1,201 @@
+/* gateway.conf as values: what the file said, checked and with defaults filled in.
+ *
+ * Made by conf_load on the main thread, immutable afterwards, freed by conf_free. All
+ * pointers inside belong to it. Times are milliseconds, sizes are bytes, 0 means "none" or
+ * "no limit" where INTERFACE allows it. `line` and `file` say where a section stands. */
+#ifndef POSTERN_CONF_CONF_H
+#define POSTERN_CONF_CONF_H
+
+#include "base/log.h"
+#include "net/addr.h"
+
+struct conf_where {
+    const char *file;
+    int line;
+};
+
+/* One thing wrong with a file. Collected: every fault is reported, not only the first. */
+struct conf_fault {
+    struct conf_where where;
+    char *message; /* what is wrong and what was expected */
+};
+
+struct conf_faults {
+    struct conf_fault *list;
+    size_t count;
+};
+/* printf-like; out of memory loses the text, never the fact (count still grows). */
+void conf_fault(struct conf_faults *faults, struct conf_where where, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void conf_faults_done(struct conf_faults *faults);
+
+struct conf_strs {
+    char **list;
+    size_t count;
+};
+
+struct conf_listener {
+    struct conf_where where;
+    char *name;
+    struct addr *addrs; /* listen */
+    size_t addr_count;
+    struct addr_range *trusted; /* trusted_proxies */
+    size_t trusted_count;
+    bool http2; /* later */
+    struct {
+        uint32_t header_bytes, headers, target_bytes, streams;
+        uint64_t body_bytes;
+        uint32_t connections, requests_per_connection;
+    } limits;
+    struct {
+        uint32_t header, body, idle, write;
+    } timeouts;
+    unsigned path_allow; /* enum path_class bits: section paths { } */
+};
+
+struct conf_server {
+    struct conf_where where;
+    char *text; /* as written: "users.internal:8080" */
+    uint32_t weight; /* 1 to 1000 */
+    bool backup;
+};
+
+enum conf_balance { BALANCE_ROUND_ROBIN, BALANCE_LEAST_REQUESTS, BALANCE_TWO_CHOICES, BALANCE_HASH };
+enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH };
+
+enum retry_on {
+    RETRY_CONNECT = 1,
+    RETRY_RESET = 2,
+    RETRY_TIMEOUT = 4,
+    RETRY_502 = 8,
+    RETRY_503 = 16,
+    RETRY_504 = 32,
+};
+
+struct conf_upstream {
+    struct conf_where where;
+    char *name;
+    struct conf_server *servers;
+    size_t server_count;
+    enum conf_balance balance;
+    enum conf_hash_on hash_on;
+    char *hash_name; /* the header's or cookie's; NULL otherwise */
+    struct {
+        uint32_t warm, idle, connections, requests;
+        uint32_t idle_timeout, lifetime;
+    } pool;
+    struct {
+        uint32_t connect, response, idle, total;
+    } timeouts;
+    struct {
+        uint32_t attempts;
+        uint32_t budget_permille; /* of live requests */
+        unsigned on;              /* enum retry_on bits */
+    } retry;
+};
+
+enum conf_action { ACTION_UPSTREAM, ACTION_RESPOND, ACTION_REDIRECT };
+
+/* A text with {name} parts, split when loaded. A part is a literal or a variable. */
+enum template_var {
+    VAR_LITERAL,
+    VAR_CAPTURE,    /* {name} bound by the route's path: `capture` is its index */
+    VAR_CLIENT_IP,  /* {client_ip} */
+    VAR_REQUEST_ID, /* {request_id} */
+    VAR_HOST,       /* {host} */
+    VAR_PATH,       /* {path} */
+    VAR_HEADER,     /* {header:NAME} */
+};
+struct template_part {
+    enum template_var var;
+    unsigned capture;
+    struct str text; /* the literal, or the header's name */
+};
+struct template {
+    struct template_part *parts;
+    size_t count;
+};
+
+struct conf_field { /* one of request_headers/response_headers */
+    char *name;
+    struct template value;
+};
+struct conf_edit {
+    struct conf_field *set, *add;
+    size_t set_count, add_count;
+    struct conf_strs remove;
+};
+
+#define ROUTE_CAPTURES 16
+
+struct conf_route {
+    struct conf_where where;
+    char *name;
+    struct conf_strs listeners; /* names; none: all */
+    struct conf_strs hosts;     /* lower case; "*.example.org"; none: any */
+    char *path;                 /* pattern; default "/{rest...}" */
+    struct conf_strs methods;   /* none: any */
+    char *captures[ROUTE_CAPTURES]; /* names bound by path, in order */
+    size_t capture_count;
+
+    enum conf_action action;
+    char *upstream;
+    size_t upstream_index; /* in conf->upstreams, with ACTION_UPSTREAM */
+    char *strip_prefix;    /* NULL: none */
+    struct template rewrite; /* count 0: none */
+    struct {
+        uint16_t status;
+        char *type;
+        struct template body; /* from `body` or from the file named by `file` */
+    } respond;
+    struct {
+        uint16_t status;
+        struct template to;
+    } redirect;
+    struct conf_edit request_headers, response_headers;
+    uint32_t timeout;       /* 0: none */
+    uint64_t body_bytes;    /* UINT64_MAX: the listener's */
+    bool access_log;        /* default true */
+};
+
+struct conf {
+    char *file;           /* the main file's path */
+    uint32_t workers;     /* auto is resolved: usable cores */
+    bool workers_auto;
+    char *user, *pid_file; /* NULL: not given */
+    uint32_t drain_timeout;
+
+    bool has_admin;
+    struct addr admin;
+
+    struct {
+        char *path; /* "-", "off" or a file */
+        bool combined;
+        uint32_t sample; /* of successful requests keep every n-th; "1/100" is 100 */
+        uint32_t slower_than;
+    } access_log;
+    struct {
+        char *path;
+        enum log_level level;
+    } error_log;
+
+    struct conf_listener *listeners;
+    size_t listener_count;
+    struct conf_upstream *upstreams;
+    size_t upstream_count;
+    struct conf_route *routes;
+    size_t route_count;
+};
+
+/* Reads `path` and what it includes. NULL when there were faults (all of them in *faults,
+ * sorted by file order). Opens nothing but configuration files and `respond` files. */
+struct conf *conf_load(const char *path, struct conf_faults *faults);
+void conf_free(struct conf *conf);
+/* The effective configuration, defaults filled in, in gateway.conf's own syntax, such that
+ * loading it again gives the same (-T). */
+void conf_dump(const struct conf *conf, FILE *out);
+/* Equal in everything that makes connections and choices differ: such an upstream is
+ * adopted by a reload with its counters and warm connections. */
+bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b);
+
+#endif

@@ -1,0 +1,41 @@
+/* The compiled lookup from a request to its route: hosts by hash, paths by a radix tree.
+ *
+ * Built on the main thread when a configuration is loaded, immutable afterwards and read by
+ * all workers without a lock or an allocation. */
+#ifndef POSTERN_CONF_ROUTE_H
+#define POSTERN_CONF_ROUTE_H
+
+#include "conf/conf.h"
+#include "http/head.h"
+
+struct router;
+
+/* Precedence: the longest literal host (an exact one before *.suffix, a longer suffix before
+ * a shorter, any host last), then the most specific path, segment by segment (literal before
+ * {x} before {x...}), then more conditions (methods), then file order. A route that does not
+ * match falls back to the next best. Routes that can never be told apart are faults.
+ * NULL when there are faults or no memory. */
+struct router *router_new(const struct conf *conf, struct conf_faults *faults);
+void router_free(struct router *router);
+
+struct route_match {
+    const struct conf_route *route; /* NULL: none matches */
+    size_t index;                   /* of the route in conf->routes */
+    struct str captures[ROUTE_CAPTURES]; /* spans of `path` */
+    /* with route NULL: paths matched but not the method; which would, as an Allow value
+     * (written into `allow`, bounded) */
+    bool wrong_method;
+    char allow[256];
+};
+
+/* `listener`: index in conf->listeners. `host`: lower case, without port and trailing dot.
+ * `path`: in normal form (path_normalise). `method`: as it came; a route for GET does not
+ * take HEAD unless it says so. */
+void router_find(const struct router *router, size_t listener, struct str host,
+                 struct str path, struct str method, struct route_match *ret);
+
+/* Why that request gets that route: lines of text for --explain. */
+void router_explain(const struct router *router, size_t listener, struct str host,
+                    struct str path, struct str method, FILE *out);
+
+#endif

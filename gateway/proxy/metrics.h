@@ -1,0 +1,76 @@
+/* Counters and histograms: plain numbers of each worker, summed when somebody asks.
+ *
+ * A worker writes only its own cells (relaxed stores, no lock prefix); the main thread reads
+ * all of them while they change. Cells live as long as the process, so a pointer to one may
+ * be kept. Names that label cells (listeners, routes, upstreams, servers) are interned on the
+ * main thread when a configuration is loaded; labels are thus bounded by the configuration. */
+#ifndef POSTERN_PROXY_METRICS_H
+#define POSTERN_PROXY_METRICS_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/str.h"
+#include "http/head.h"
+
+/* METRICS(X): X(symbol, type, name, labels, help). Label values: 'l' an interned name,
+ * 'm' enum method, 'c' a status code, 'r' enum reason, 'd' 0 in / 1 out, 's' 0 idle / 1 active. */
+enum metric {
+    METRIC_REQUESTS,            /* listener, route, method, code */
+    METRIC_RESPONSES,           /* route, reason */
+    METRIC_REQUEST_DURATION,    /* histogram: route */
+    METRIC_GATEWAY_DURATION,    /* histogram: route */
+    METRIC_UPSTREAM_REQUESTS,   /* upstream, server, code */
+    METRIC_UPSTREAM_DURATION,   /* histogram: upstream */
+    METRIC_UPSTREAM_OPENED,     /* upstream, server */
+    METRIC_UPSTREAM_REUSES,     /* upstream, server */
+    METRIC_UPSTREAM_CONNECTIONS, /* gauge: upstream, server, state */
+    METRIC_UPSTREAM_RETRIES,    /* upstream */
+    METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
+    METRIC_DOWNSTREAM_BYTES,    /* listener, direction */
+    METRIC_COUNT
+};
+
+/* One number. Only the worker that owns it adds. */
+struct series {
+    _Atomic uint64_t value;
+};
+static inline void series_add(struct series *series, uint64_t n) /* gauges: (uint64_t)-1 */
+{
+    atomic_store_explicit(&series->value,
+                          atomic_load_explicit(&series->value, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+#define HISTOGRAM_BUCKETS 16
+struct histogram {
+    _Atomic uint64_t buckets[HISTOGRAM_BUCKETS]; /* the last: over every bound */
+    _Atomic uint64_t sum_ns;
+};
+void histogram_add(struct histogram *histogram, uint64_t ns);
+
+/* Main thread: the number that stands for a name from now on; the same name, the same number.
+ * 0 is the empty name. */
+unsigned metrics_name(struct str name);
+
+/* A worker's cells. */
+struct metrics;
+struct metrics *metrics_new(void);
+/* Finds or makes the cell for these labels (as many as the metric has, in its order). Never
+ * NULL: out of memory gives a cell that is thrown away. Worker's thread. */
+struct series *metrics_series(struct metrics *metrics, enum metric metric,
+                              const unsigned labels[4]);
+struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric, unsigned label);
+
+/* Main thread: the sum over workers of one series, 0 when there is none. */
+uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric metric,
+                     const unsigned labels[4]);
+/* Main thread: Prometheus text format 0.0.4 of all families, summed over workers, and the
+ * process_* metrics. What is not a worker's (config generation, build info, …) the caller
+ * writes itself with metrics_write_gauge. */
+void metrics_write(struct metrics *const *workers, size_t count, FILE *out);
+void metrics_write_head(FILE *out, const char *name, const char *type, const char *help);
+/* One sample; label values are escaped. `labels`: "name", "value" pairs ended by NULL. */
+void metrics_write_value(FILE *out, const char *name, const char *const *labels, double value);
+
+#endif
