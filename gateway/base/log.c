@@ -2,46 +2,30 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sink.h"
 #include "base/utf8.h"
 
 #define LINE_TEXT    1024 /* bytes of one message before escaping; longer ones are cut */
 #define LINE_MAX_OUT (CLOCK_ISO_LEN + 8 + 4 * LINE_TEXT + 4)
 #define BATCH        128 /* lines in one writev */
 #define NAP_NS       (10 * NS_PER_MS)
-#define NAPS_AWAKE   20  /* naps without a line before the writer sleeps until it is woken */
-#define PATIENCE_MS  200 /* how long a reader may let us wait, once, before lines are dropped  \
-                          */
+#define NAPS_AWAKE   20 /* naps without a line before the writer sleeps until it is woken */
+#define PATIENCE_MS                                                                            \
+    200 /* how long a reader may let us wait, once, before lines are dropped                   \
+         */
 #define WARN_EVERY (60 * NS_PER_S)
 
 enum sink_kind { SINK_ERROR, SINK_ACCESS, SINKS };
-
-/* Where one of the logs goes. Under `lock`. */
-struct sink {
-    int fd;         /* -1: nowhere */
-    bool own;       /* fd is ours to close */
-    bool is_socket; /* journald: a stream socket */
-    bool may_block; /* a descriptor shared with others, whose flags are not ours to change */
-    bool stuck;     /* its reader used up our patience */
-    bool torn;      /* the last line got out only in part */
-    char *path;     /* "-", a file, or NULL: the default */
-};
 
 /* A record in a ring: this, then `n` bytes of line, padded to 8. */
 enum { RECORD_ERROR = SINK_ERROR, RECORD_ACCESS = SINK_ACCESS, RECORD_SKIP };
@@ -95,183 +79,20 @@ uint64_t log_dropped(void)
     return atomic_load_explicit(&logs.dropped, memory_order_relaxed);
 }
 
-/* ---- sinks ---- */
-
-static void sink_close(struct sink *sink)
+/* Before there is a writer the process is not at work yet, and what it has to say may take
+ * its time. Under `lock`. */
+static int patience(void)
 {
-    if (sink->own)
-        close(sink->fd);
-    free(sink->path);
+    return atomic_load_explicit(&logs.started, memory_order_relaxed) ? PATIENCE_MS : -1;
 }
 
-/* A pipe is opened anew, to be non-blocking without changing the flags of the descriptor that
- * others hold too. Where that is not allowed (another user's pipe), we must look before we
- * write. */
-static int standard_open(int standard, struct sink *sink)
+static void write_or_drop(enum sink_kind kind, struct iovec *lines, size_t count)
 {
-    struct stat st;
-    char name[32];
+    size_t left;
+    int err = sink_write(&logs.sinks[kind], lines, count, patience(), &left);
 
-    if (fstat(standard, &st) < 0)
-        return -errno;
-    if (S_ISFIFO(st.st_mode)) {
-        snprintf(name, sizeof(name), "/proc/self/fd/%d", standard);
-        sink->fd = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        if (sink->fd >= 0)
-            return 0;
-    }
-    sink->fd = fcntl(standard, F_DUPFD_CLOEXEC, 3);
-    if (sink->fd < 0)
-        return -errno;
-    sink->is_socket = S_ISSOCK(st.st_mode);
-    sink->may_block = !S_ISREG(st.st_mode) && !sink->is_socket;
-    return 0;
-}
-
-static int sink_open(enum sink_kind kind, const char *path, struct sink *ret_sink)
-{
-    struct sink sink = {.fd = -1, .own = true};
-    int err = 0;
-
-    if (!path)
-        path = kind == SINK_ERROR ? "-" : "off";
-    sink.path = strdup(path);
-    if (!sink.path)
-        return -ENOMEM;
-    if (strcmp(path, "-") == 0) {
-        err = standard_open(kind == SINK_ERROR ? STDERR_FILENO : STDOUT_FILENO, &sink);
-    } else if (kind == SINK_ACCESS && strcmp(path, "off") == 0) {
-        sink.own = false;
-    } else {
-        /* O_NONBLOCK: a FIFO without a reader is a fault, not a wait. */
-        sink.fd =
-            open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
-        err = sink.fd < 0 ? -errno : 0;
-    }
-    if (err < 0) {
-        free(sink.path);
-        return err;
-    }
-    *ret_sink = sink;
-    return 0;
-}
-
-/* As many of the lines as one call may carry: a write of at most PIPE_BUF to a pipe that
- * polls writable does not block. */
-static size_t lines_at_once(const struct iovec *lines, size_t count)
-{
-    size_t n = 0, bytes = 0;
-
-    while (n < count && bytes + lines[n].iov_len <= PIPE_BUF)
-        bytes += lines[n++].iov_len;
-    return n;
-}
-
-static bool sink_wait(struct sink *sink)
-{
-    bool started = atomic_load_explicit(&logs.started, memory_order_relaxed);
-    struct pollfd pfd = {.fd = sink->fd, .events = POLLOUT};
-    int n;
-
-    do
-        n = poll(&pfd, 1, sink->stuck ? 0 : started ? PATIENCE_MS : -1);
-    while (n < 0 && errno == EINTR);
-    sink->stuck = n == 0;
-    return n > 0;
-}
-
-static ssize_t sink_try(struct sink *sink, struct iovec *lines, size_t count)
-{
-    if (sink->is_socket) {
-        struct msghdr msg = {.msg_iov = lines, .msg_iovlen = count};
-        return sendmsg(sink->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
-    if (sink->may_block) {
-        size_t fit = lines_at_once(lines, count);
-        if (!sink_wait(sink)) {
-            errno = ETIMEDOUT;
-            return -1;
-        }
-        if (fit == 0)
-            return write(sink->fd, lines[0].iov_base, PIPE_BUF);
-        return writev(sink->fd, lines, (int)fit);
-    }
-    return writev(sink->fd, lines, (int)count);
-}
-
-/* Writes whole lines, `lines` being used up. 0, or -errno with *ret_left lines not written. */
-static int sink_put(struct sink *sink, struct iovec *lines, size_t count, size_t *ret_left)
-{
-    while (count > 0) {
-        ssize_t n = sink_try(sink, lines, count);
-        if (n < 0) {
-            if (errno == EINTR || (errno == EAGAIN && sink_wait(sink)))
-                continue;
-            *ret_left = count;
-            return -errno;
-        }
-        while (count > 0 && (size_t)n >= lines->iov_len) {
-            n -= (ssize_t)lines->iov_len;
-            lines++;
-            count--;
-            sink->torn = false;
-        }
-        if (n > 0) {
-            sink->torn = true;
-            lines->iov_base = (char *)lines->iov_base + n;
-            lines->iov_len -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
-/* sink_put, after the end of a line that was cut off before. Failures are counted. */
-static int sink_write(struct sink *sink, struct iovec *lines, size_t count, bool counted)
-{
-    struct iovec lf = {.iov_base = (char[]){'\n'}, .iov_len = 1};
-    size_t left = 0;
-    int err = 0;
-
-    if (sink->fd < 0 || count == 0)
-        return 0;
-    if (sink->torn)
-        err = sink_put(sink, &lf, 1, &left);
-    left = count;
-    if (err == 0)
-        err = sink_put(sink, lines, count, &left);
-    if (err < 0 && counted)
+    if (err < 0)
         drop(left, -err);
-    return err;
-}
-
-/* A closed pipe must not kill a process (or test) that left SIGPIPE as it was: it is held
- * back for this thread and taken away again. */
-struct pipe_guard {
-    sigset_t old;
-    bool pending;
-};
-
-static void pipe_guard_enter(struct pipe_guard *guard)
-{
-    sigset_t set, pending;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &set, &guard->old);
-    guard->pending = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
-}
-
-static void pipe_guard_leave(const struct pipe_guard *guard)
-{
-    static const struct timespec at_once;
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    if (!guard->pending)
-        while (sigtimedwait(&set, NULL, &at_once) < 0 && errno == EINTR)
-            ;
-    pthread_sigmask(SIG_SETMASK, &guard->old, NULL);
 }
 
 /* ---- rings: the worker's side ---- */
@@ -378,7 +199,7 @@ struct batch {
 static void batches_write(struct batch *batches)
 {
     for (int i = 0; i < SINKS; i++) {
-        sink_write(&logs.sinks[i], batches[i].lines, batches[i].count, true);
+        write_or_drop((enum sink_kind)i, batches[i].lines, batches[i].count);
         batches[i].count = 0;
     }
 }
@@ -511,7 +332,7 @@ static void write_at_once(char *line, size_t n)
 
     pipe_guard_enter(&guard);
     pthread_mutex_lock(&logs.lock);
-    sink_write(&logs.sinks[SINK_ERROR], &iov, 1, true);
+    write_or_drop(SINK_ERROR, &iov, 1);
     pthread_mutex_unlock(&logs.lock);
     pipe_guard_leave(&guard);
 }
@@ -569,10 +390,11 @@ static void sinks_swap(struct sink fresh[SINKS])
 /* Opens each path that is not NULL; all of them or none. */
 static int sinks_replace(const char *const paths[SINKS], const char **ret_path)
 {
+    static const int standard[SINKS] = {STDERR_FILENO, STDOUT_FILENO};
     struct sink fresh[SINKS] = {{.fd = -2}, {.fd = -2}};
 
     for (int i = 0; i < SINKS; i++) {
-        int err = paths[i] ? sink_open((enum sink_kind)i, paths[i], &fresh[i]) : 0;
+        int err = paths[i] ? sink_open(paths[i], standard[i], &fresh[i]) : 0;
         if (err < 0) {
             *ret_path = paths[i];
             if (i == SINK_ACCESS)
@@ -616,6 +438,15 @@ int log_reopen(const char **ret_path)
 
 /* ---- the writer ---- */
 
+static const char *drop_cause(int error, char *buf, size_t n)
+{
+    if (error == 0)
+        return "they came faster than the log takes them";
+    if (error == ETIMEDOUT)
+        return "the log's reader does not read";
+    return strerror_r(error, buf, n);
+}
+
 /* One line says that lines were lost, not one for each. Under `lock`. */
 static void warn_of_drops(bool last)
 {
@@ -623,6 +454,7 @@ static void warn_of_drops(bool last)
     int error = atomic_load_explicit(&logs.last_error, memory_order_relaxed);
     char line[160], why[64];
     struct iovec iov = {.iov_base = line};
+    size_t left;
 
     if (dropped == logs.warned ||
         (logs.warned_at != 0 && !last && now - logs.warned_at < WARN_EVERY))
@@ -632,11 +464,10 @@ static void warn_of_drops(bool last)
     iov.iov_len += (size_t)snprintf(line + CLOCK_ISO_LEN, sizeof(line) - CLOCK_ISO_LEN,
                                     " warn %llu log lines dropped: %s\n",
                                     (unsigned long long)(dropped - logs.warned),
-                                    error == 0 ? "written faster than the log takes them"
-                                               : strerror_r(error, why, sizeof(why)));
+                                    drop_cause(error, why, sizeof(why)));
     logs.warned = dropped;
     logs.warned_at = now;
-    sink_write(&logs.sinks[SINK_ERROR], &iov, 1, false);
+    sink_write(&logs.sinks[SINK_ERROR], &iov, 1, patience(), &left);
 }
 
 static bool drain_all(bool last)
