@@ -1,0 +1,215 @@
+"""The gateways under measurement, configured alike: one worker, no access log, upstream
+connections kept open (at most KEEP unused), X-Forwarded-For added, bodies passed on as they
+come."""
+import getpass
+import grp
+import http.client
+import os
+import tempfile
+
+from rig import Trouble, first_line, free_port, port_answers, read, tree, wait_for
+
+KEEP = 128 # unused upstream connections a gateway may keep
+NAMES = ["postern", "nginx", "haproxy", "relay"]
+
+
+class Gateway:
+    """One gateway in front of some backends (ports)."""
+    program = None     # what must be on PATH
+    start_seconds = 10
+
+    def __init__(self, rig, backends):
+        self.rig, self.backends = rig, backends
+        self.process = None
+
+    def start(self, wrap=(), single=False):
+        """`wrap` stands before the command (valgrind); `single` asks for one process."""
+        self.port = free_port()
+        self.dir = tempfile.mkdtemp(prefix=self.name + "-", dir=self.rig.dir)
+        os.chmod(self.dir, 0o755)
+        self.single = single
+        self.write_config()
+        self.process = self.rig.spawn([*wrap, *self.command()], self.rig.gateway_core,
+                                      cwd=self.dir)
+        seconds = 60 if wrap else self.start_seconds
+        if not wait_for(self.is_up, seconds) or self.process.poll() is not None:
+            self.stop()
+            raise Trouble(f"{self.name} did not start: " + read(f"{self.dir}/out")[-800:])
+        return self
+
+    def is_up(self):
+        return self.process.poll() is not None or port_answers(self.port)
+
+    def stop(self, seconds=5):
+        if self.process:
+            self.rig.stop(self.process, seconds)
+
+    def pids(self):
+        return tree(self.process.pid)
+
+    def write(self, name, text):
+        with open(f"{self.dir}/{name}", "w") as f:
+            f.write(text)
+
+    def write_config(self):
+        pass
+
+
+class Relay(Gateway):
+    name = "relay"
+
+    def version(self):
+        return "perf/relay.c"
+
+    def command(self):
+        return [self.rig.tool("relay"), str(self.port), str(self.backends[0])]
+
+
+class Nginx(Gateway):
+    name = program = "nginx"
+
+    def version(self):
+        return first_line("nginx", "-v")
+
+    def write_config(self):
+        servers = " ".join(f"server 127.0.0.1:{p};" for p in self.backends)
+        user = f"user {getpass.getuser()} {grp.getgrgid(os.getgid()).gr_name};"
+        temp = " ".join(f"{k}_temp_path {self.dir}/{k};" for k in
+                        ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        self.write("nginx.conf", f"""
+daemon off;
+master_process {'off' if self.single else 'on'};
+worker_processes 1;
+{user if os.geteuid() == 0 else ''}
+pid {self.dir}/nginx.pid;
+error_log {self.dir}/error.log warn;
+events {{ worker_connections 12000; }}
+http {{
+  access_log off;
+  {temp}
+  keepalive_timeout 60s; keepalive_requests 100000000;
+  proxy_max_temp_file_size 0; client_max_body_size 16m;
+  upstream app {{ {servers} keepalive {KEEP}; keepalive_requests 100000000; }}
+  map $http_upgrade $hop {{ default upgrade; "" ""; }}
+  server {{
+    listen 127.0.0.1:{self.port} backlog=8192;
+    location / {{
+      proxy_pass http://app; proxy_http_version 1.1;
+      proxy_set_header Connection $hop; proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Host $host;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    }}
+  }}
+}}
+""")
+
+    def command(self):
+        return ["nginx", "-p", self.dir, "-e", f"{self.dir}/error.log", "-c",
+                f"{self.dir}/nginx.conf"]
+
+
+class Haproxy(Gateway):
+    name = program = "haproxy"
+
+    def version(self):
+        return first_line("haproxy", "-v")
+
+    def write_config(self):
+        servers = "\n  ".join(f"server s{i} 127.0.0.1:{p} pool-max-conn {KEEP}"
+                              for i, p in enumerate(self.backends))
+        self.write("haproxy.cfg", f"""
+global
+  nbthread 1
+  maxconn 6000
+defaults
+  mode http
+  option http-keep-alive
+  option forwardfor
+  http-reuse always
+  timeout client 60s
+  timeout server 60s
+  timeout connect 5s
+  timeout http-keep-alive 60s
+  timeout tunnel 1h
+frontend front
+  bind 127.0.0.1:{self.port} backlog 8192
+  default_backend app
+backend app
+  balance roundrobin
+  {servers}
+""")
+
+    def command(self):
+        return ["haproxy", "-db", "-f", f"{self.dir}/haproxy.cfg"]
+
+
+class Postern(Gateway):
+    name = "postern"
+    warm = 64
+
+    def __init__(self, rig, backends):
+        super().__init__(rig, backends)
+        self.admin = free_port()
+
+    def version(self):
+        return first_line(self.rig.postern, "-v")
+
+    def config(self):
+        servers = " ".join(f'server "127.0.0.1:{p}" {{}}' for p in self.backends)
+        return f"""
+workers = 1
+admin {{ listen = "127.0.0.1:{self.admin}" }}
+access_log {{ path = "off" }}
+listener "front" {{ listen = {{"127.0.0.1:{self.port}"}} }}
+upstream "app" {{ {servers} pool {{ warm = {self.warm} idle = {KEEP} }} }}
+route "all" {{ path = "/{{rest...}}" upstream = app }}
+"""
+
+    def write_config(self):
+        self.write("gateway.conf", self.config())
+
+    def command(self):
+        return [self.rig.postern, "-c", f"{self.dir}/gateway.conf"]
+
+    def is_up(self):
+        if self.process.poll() is not None:
+            return True
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=2)
+            c.request("GET", "/readyz")
+            return c.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            c.close()
+
+
+KINDS = {k.name: k for k in (Postern, Nginx, Haproxy, Relay)}
+
+
+def choose(only):
+    """The kinds named by --only, in the order of the tables."""
+    wanted = [n for n in only.split(",") if n] if only else NAMES
+    for name in wanted:
+        if name not in KINDS:
+            raise Trouble(f"--only {name}: there is {', '.join(NAMES)}")
+    return [KINDS[n] for n in NAMES if n in wanted]
+
+
+def programs(kinds):
+    return [k.program for k in kinds if k.program]
+
+
+def check_bodies(gateway, backend_port):
+    """A gateway that changes bodies is not measured."""
+    seen = {}
+    for port in (backend_port, gateway.port):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for method, path, body in (("GET", "/small", None), ("GET", "/64k", None),
+                                   ("GET", "/1m", None), ("POST", "/echo", b"[1]" * 341)):
+            c.request(method, path, body)
+            r = c.getresponse()
+            answer = (r.status, r.read())
+            if seen.setdefault(path, answer) != answer:
+                raise Trouble(f"{gateway.name} changes {method} {path}: {r.status}")
+        c.close()
