@@ -24,12 +24,13 @@ struct h1_limits {
 /* What was wrong, and where. */
 struct h1_fault {
     enum reason reason;
-    size_t offset;     /* bytes from the start of the message */
-    struct str field;  /* the field that it was in (points into the input); .p NULL: none */
+    size_t offset;    /* bytes from the start of the message */
+    struct str field; /* the field that it was in (in the input, or a literal); .p NULL: none */
     uint64_t limit, actual; /* with the *_TOO_* reasons */
 };
 
-/* Progress of the search for a head's end. Zero it before a new message. */
+/* Progress of the search for a head's end. Zero it before a new message. For the end of a
+ * trailer section set `lines` to 1: there is no first line, and none need come. */
 struct h1_scan {
     uint32_t pos;   /* bytes looked at */
     uint32_t line;  /* where the line under way begins */

@@ -1,0 +1,635 @@
+#include "http/h1_parse.h"
+
+#include <errno.h>
+
+#include "http/bytes.h"
+
+#define METHOD_MAX 32
+/* What a request line has besides its target: METHOD SP ... SP HTTP/1.1 */
+#define REQUEST_LINE_EXTRA (METHOD_MAX + 1 + 1 + 8)
+
+/* RFC 9112 6.2; what no file has ever been. Keeps sums of lengths from wrapping. */
+#define LENGTH_MAX ((uint64_t)INT64_MAX)
+
+static const struct str no_field = {NULL, 0};
+
+/* Always -1. */
+static int fail(struct h1_fault *fault, bool request, enum reason reason, size_t offset,
+                struct str field)
+{
+    *fault = (struct h1_fault){
+        .reason = request ? reason : R_UPSTREAM_PROTOCOL,
+        .offset = offset,
+        .field = field,
+    };
+    return -1;
+}
+
+static int fail_limit(struct h1_fault *fault, bool request, enum reason reason, size_t offset,
+                      struct str field, uint64_t limit, uint64_t actual)
+{
+    fail(fault, request, reason, offset, field);
+    fault->limit = limit;
+    fault->actual = actual;
+    return -1;
+}
+
+/* The name at the start of a field line, if it has come whole. */
+static struct str name_of_line(const char *line, const char *end)
+{
+    const char *p = line;
+
+    while (p < end && byte_is(*p, BYTE_TOKEN))
+        p++;
+    return p < end && *p == ':' && p > line ? (struct str){line, (size_t)(p - line)} : no_field;
+}
+
+/* A byte that is neither text nor a line's CR LF. */
+static int fail_byte(struct h1_fault *fault, bool request, const struct h1_scan *scan,
+                     const char *p, size_t at)
+{
+    struct str field = scan->lines ? name_of_line(p + scan->line, p + at) : no_field;
+    enum reason reason = R_BAD_FIELD_VALUE;
+
+    if (p[at] == '\n' || p[at] == '\r')
+        reason = R_BAD_LINE_ENDING;
+    else if (scan->lines == 0)
+        reason = at == 0 && p[0] == 0x16 ? R_BAD_TLS : R_BAD_REQUEST_LINE;
+    else if (!memchr(p + scan->line, ':', at - scan->line))
+        reason = R_BAD_FIELD_NAME;
+    return fail(fault, request, reason, at, field);
+}
+
+/* A request line that goes on behind the last byte it may have. */
+static int fail_request_line(struct h1_fault *fault, const char *p, size_t n,
+                             const struct h1_limits *limits)
+{
+    const char *space = memchr(p, ' ', METHOD_MAX + 1);
+    const char *end = p + n, *q;
+
+    if (!space)
+        return fail(fault, true, R_BAD_METHOD, METHOD_MAX, no_field);
+    for (q = space + 1; q < end && byte_is(*q, BYTE_TARGET); q++)
+        ;
+    if ((size_t)(q - space - 1) <= limits->target_bytes)
+        return fail(fault, true, R_BAD_REQUEST_LINE, (size_t)(q - p), no_field);
+    return fail_limit(fault, true, R_CLIENT_TARGET_TOO_LONG, (size_t)(space + 1 - p), no_field,
+                      limits->target_bytes, (size_t)(q - space - 1));
+}
+
+/* A line is complete, its CR at `at`. Returns 1 for the head's last, 0 to go on, or -1. */
+static int scan_line(struct h1_scan *scan, bool request, const char *p, size_t at,
+                     const struct h1_limits *limits, struct h1_fault *fault)
+{
+    size_t len = at - scan->line;
+
+    if (scan->lines == 0) {
+        static const char preface[] = "PRI * HTTP/2.0"; /* RFC 9113 3.4 */
+        if (len == 0)
+            return fail(fault, request, R_BAD_REQUEST_LINE, at, no_field);
+        if (request && len == sizeof(preface) - 1 && memcmp(p, preface, len) == 0)
+            return fail(fault, request, R_BAD_HTTP2, 0, no_field);
+    } else if (len == 0) {
+        return 1;
+    } else if (scan->lines > limits->headers) {
+        return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
+                          name_of_line(p + scan->line, p + at), limits->headers, scan->lines);
+    }
+    scan->lines++;
+    scan->line = (uint32_t)at + 2;
+    return 0;
+}
+
+/* The bytes of the line under way that may be looked at: behind them a fault is certain. */
+static size_t scan_window(const struct h1_scan *scan, bool request, size_t n,
+                          const struct h1_limits *limits)
+{
+    uint64_t line_max = (uint64_t)limits->target_bytes + REQUEST_LINE_EXTRA + 2;
+    size_t max = limits->header_bytes;
+
+    if (request && scan->lines == 0 && line_max < max)
+        max = line_max;
+    return n < max ? n : max;
+}
+
+long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
+                 const struct h1_limits *limits, struct h1_fault *ret_fault)
+{
+    size_t window = scan_window(scan, request, n, limits);
+
+    while (scan->pos < window) {
+        size_t at = (size_t)(bytes_text_end(p + scan->pos, p + window) - p);
+        int done;
+
+        scan->pos = (uint32_t)at;
+        if (at == window)
+            break;
+        if (p[at] == '\r' && at + 1 == window)
+            break; /* the next byte decides */
+        if (p[at] != '\r' || p[at + 1] != '\n')
+            return fail_byte(ret_fault, request, scan, p, at);
+        done = scan_line(scan, request, p, at, limits, ret_fault);
+        if (done)
+            return done < 0 ? -1 : (long)at + 2;
+        scan->pos = scan->line;
+        window = scan_window(scan, request, n, limits);
+    }
+    if (n <= window)
+        return 0;
+    if (window < limits->header_bytes)
+        return fail_request_line(ret_fault, p, n, limits);
+    return fail_limit(ret_fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
+                      scan->lines ? name_of_line(p + scan->line, p + n) : no_field,
+                      limits->header_bytes, n);
+}
+
+size_t h1_skip_empty(const char *p, size_t n)
+{
+    size_t at = 0;
+
+    while (n - at >= 2 && p[at] == '\r' && p[at + 1] == '\n')
+        at += 2;
+    return at;
+}
+
+/* A head being read. Every loop over tokens ends at the latest at the CR of the final CR LF,
+ * which h1_parse_* make sure of first, so that bytes need no bounds check. */
+struct reader {
+    const char *start, *p, *end;
+    const struct h1_limits *limits;
+    struct head *head;
+    struct h1_fault *fault;
+    bool request;
+
+    /* first of each, for what must be said after the last line */
+    struct str host, length, coding, upgrade;
+    unsigned hosts, upgrades;
+    bool close, persist, wants_upgrade;
+};
+
+static int bad(const struct reader *r, enum reason reason, const char *at)
+{
+    return fail(r->fault, r->request, reason, (size_t)(at - r->start), no_field);
+}
+
+static int bad_field(const struct reader *r, const struct field *field, enum reason reason)
+{
+    return fail(r->fault, r->request, reason, (size_t)(field->value.p - r->start), field->name);
+}
+
+/* The same for a field of which only the value was kept. */
+static int bad_value(const struct reader *r, enum field_id id, struct str value,
+                     enum reason reason)
+{
+    if (!value.p)
+        return bad(r, reason, r->start);
+    return fail(r->fault, r->request, reason, (size_t)(value.p - r->start), field_names[id]);
+}
+
+static int open_reader(struct reader *r, bool request, const char *p, size_t n,
+                       const struct h1_limits *limits, struct head *head,
+                       struct h1_fault *fault)
+{
+    struct field *fields = head->fields;
+    uint32_t cap = head->cap;
+
+    *r = (struct reader){.start = p, .p = p, .end = p + n, .limits = limits};
+    r->head = head;
+    r->fault = fault;
+    r->request = request;
+    *head = (struct head){.fields = fields, .cap = cap};
+    if (n < 2 || p[n - 2] != '\r' || p[n - 1] != '\n')
+        return bad(r, R_BAD_LINE_ENDING, r->end);
+    if (n > limits->header_bytes)
+        return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, 0, no_field,
+                          limits->header_bytes, n);
+    return 0;
+}
+
+/* "HTTP/1.0" or "HTTP/1.1", whatever follows (RFC 9112 2.3). */
+static int read_version(struct reader *r)
+{
+    const char *p = r->p;
+
+    if (r->end - p < 8 || memcmp(p, "HTTP/", 5) != 0 || p[5] < '0' || p[5] > '9' ||
+        p[6] != '.' || p[7] < '0' || p[7] > '9')
+        return bad(r, R_BAD_REQUEST_LINE, p);
+    if (p[5] != '1' || p[7] > '1')
+        return bad(r, R_BAD_VERSION, p);
+    r->head->minor = (uint8_t)(p[7] - '0');
+    r->p = p + 8;
+    return 0;
+}
+
+static int read_method(struct reader *r)
+{
+    struct str *text = &r->head->method_text;
+
+    *text = (struct str){r->p, 0};
+    while (byte_is(*r->p, BYTE_TOKEN))
+        r->p++;
+    text->n = (size_t)(r->p - text->p);
+    if (*r->p == '\r' || text->n == 0)
+        return bad(r, *r->p == '\r' || *r->p == ' ' ? R_BAD_REQUEST_LINE : R_BAD_METHOD, r->p);
+    if (*r->p != ' ' || text->n > METHOD_MAX)
+        return bad(r, R_BAD_METHOD, text->n > METHOD_MAX ? text->p + METHOD_MAX : r->p);
+    r->p++;
+    r->head->method = method_of(*text);
+    if (r->head->method == M_CONNECT)
+        return bad(r, R_BAD_METHOD, text->p);
+    return 0;
+}
+
+/* "http://" or "https://", any case: the length, else 0. */
+static size_t scheme_length(struct str target)
+{
+    if (target.n > 7 && str_eq_nocase((struct str){target.p, 7}, STR("http://")))
+        return 7;
+    if (target.n > 8 && str_eq_nocase((struct str){target.p, 8}, STR("https://")))
+        return 8;
+    return 0;
+}
+
+/* RFC 9112 3.2.2. Moves `target` on to what follows the authority. */
+static int split_absolute(struct reader *r, struct str *target)
+{
+    size_t scheme = scheme_length(*target), n;
+    struct str authority;
+
+    if (scheme == 0)
+        return bad(r, R_BAD_TARGET, target->p);
+    for (n = scheme; n < target->n && target->p[n] != '/' && target->p[n] != '?'; n++)
+        ;
+    authority = (struct str){target->p + scheme, n - scheme};
+    if (!head_is_authority(authority))
+        return bad(r, R_BAD_TARGET, authority.p);
+    r->head->authority = authority;
+    target->p += n;
+    target->n -= n;
+    return 0;
+}
+
+static int read_target(struct reader *r)
+{
+    struct head *head = r->head;
+    struct str rest;
+    const char *question;
+
+    rest.p = r->p;
+    while (byte_is(*r->p, BYTE_TARGET))
+        r->p++;
+    rest.n = (size_t)(r->p - rest.p);
+    if (*r->p != ' ')
+        return bad(r, *r->p == '\r' ? R_BAD_REQUEST_LINE : R_BAD_TARGET, r->p);
+    if (rest.n == 0)
+        return bad(r, R_BAD_REQUEST_LINE, r->p);
+    if (rest.n > r->limits->target_bytes)
+        return fail_limit(r->fault, true, R_CLIENT_TARGET_TOO_LONG, (size_t)(rest.p - r->start),
+                          no_field, r->limits->target_bytes, rest.n);
+    r->p++;
+    head->target = rest;
+    if (rest.n == 1 && *rest.p == '*') {
+        head->path = rest;
+        return head->method == M_OPTIONS ? 0 : bad(r, R_BAD_TARGET, rest.p);
+    }
+    if (*rest.p != '/' && split_absolute(r, &rest) < 0)
+        return -1;
+    question = rest.n ? memchr(rest.p, '?', rest.n) : NULL;
+    head->path = (struct str){rest.p, question ? (size_t)(question - rest.p) : rest.n};
+    if (question)
+        head->query = (struct str){question + 1, rest.n - head->path.n - 1};
+    if (head->path.n == 0) /* RFC 9112 3.2.4: OPTIONS http://host asks about the server */
+        head->path = head->method == M_OPTIONS && !question ? STR("*") : STR("/");
+    return 0;
+}
+
+static int read_line_end(struct reader *r, enum reason otherwise)
+{
+    if (*r->p != '\r' && *r->p != '\n')
+        return bad(r, otherwise, r->p);
+    if (*r->p == '\n' || r->p[1] != '\n')
+        return bad(r, R_BAD_LINE_ENDING, r->p);
+    r->p += 2;
+    return 0;
+}
+
+/* RFC 9112 3 */
+static int read_request_line(struct reader *r)
+{
+    if (read_method(r) < 0 || read_target(r) < 0 || read_version(r) < 0)
+        return -1;
+    return read_line_end(r, R_BAD_REQUEST_LINE);
+}
+
+/* RFC 9112 4 */
+static int read_status_line(struct reader *r)
+{
+    uint64_t status;
+
+    if (read_version(r) < 0)
+        return -1;
+    if (*r->p != ' ' || r->end - r->p < 6 ||
+        str_to_u64((struct str){r->p + 1, 3}, 599, &status) < 0 || status < 100)
+        return bad(r, R_UPSTREAM_PROTOCOL, r->p);
+    r->head->status = (uint16_t)status;
+    r->p += 4;
+    if (*r->p == ' ') {
+        const char *text = ++r->p;
+        r->p = bytes_text_end(text, r->end);
+        r->head->reason_phrase = (struct str){text, (size_t)(r->p - text)};
+    }
+    return read_line_end(r, R_UPSTREAM_PROTOCOL);
+}
+
+/* One field line (RFC 9112 5). Returns 1, 0 at the empty line that ends the head, or -1. */
+static int read_field(struct reader *r, struct field *field)
+{
+    const char *p = r->p, *value, *end;
+
+    if (p == r->end) /* no empty line came */
+        return bad(r, R_BAD_LINE_ENDING, p);
+    field->name.p = p;
+    while (byte_is(*p, BYTE_TOKEN))
+        p++;
+    field->name.n = (size_t)(p - field->name.p);
+    if (*p != ':' || field->name.n == 0) {
+        r->p = p;
+        if (p == field->name.p && *p == '\r' && p[1] == '\n' && p + 2 == r->end)
+            return 0;
+        if (p == field->name.p && (*p == ' ' || *p == '\t'))
+            return bad(r, R_BAD_FOLDING, p);
+        return bad(r, *p == '\r' || *p == '\n' ? R_BAD_LINE_ENDING : R_BAD_FIELD_NAME, p);
+    }
+    do
+        p++;
+    while (*p == ' ' || *p == '\t');
+    value = p;
+    end = p = bytes_text_end(p, r->end);
+    if (*p != '\r' || p[1] != '\n') {
+        enum reason reason = *p == '\r' || *p == '\n' ? R_BAD_LINE_ENDING : R_BAD_FIELD_VALUE;
+        return fail(r->fault, r->request, reason, (size_t)(p - r->start), field->name);
+    }
+    while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    field->value = (struct str){value, (size_t)(end - value)};
+    field->id = field_id_of(field->name);
+    r->p = p + 2;
+    return 1;
+}
+
+static int keep_field(struct reader *r, const struct field *field)
+{
+    struct head *head = r->head;
+    uint32_t max = head->cap < r->limits->headers ? head->cap : r->limits->headers;
+
+    if (head->count >= max)
+        return fail_limit(r->fault, r->request, R_CLIENT_HEADERS_TOO_LARGE,
+                          (size_t)(field->name.p - r->start), field->name, max,
+                          (uint64_t)max + 1);
+    head->fields[head->count++] = *field;
+    return 0;
+}
+
+static void note_connection(struct reader *r, struct str options)
+{
+    struct str option;
+
+    while (str_next_token(&options, &option)) {
+        if (str_eq_nocase(option, STR("close")))
+            r->close = true;
+        else if (str_eq_nocase(option, STR("keep-alive")))
+            r->persist = true;
+        else if (str_eq_nocase(option, STR("upgrade")))
+            r->wants_upgrade = true;
+    }
+}
+
+/* RFC 9110 10.1.1: 100-continue is the one expectation that there is. */
+static int note_expect(struct reader *r, const struct field *field)
+{
+    struct str list = field->value, expectation;
+
+    while (r->request && str_next_token(&list, &expectation)) {
+        if (!str_eq_nocase(expectation, STR("100-continue")))
+            return bad_field(r, field, R_CLIENT_EXPECT);
+        r->head->expect_continue = r->head->minor == 1;
+    }
+    return 0;
+}
+
+static int note_length(struct reader *r, const struct field *field)
+{
+    struct head *head = r->head;
+
+    if (head->has_length || str_to_u64(field->value, LENGTH_MAX, &head->length) < 0)
+        return bad_field(r, field, R_BAD_LENGTH);
+    head->has_length = true;
+    r->length = field->value;
+    return 0;
+}
+
+/* RFC 9112 6.1 and 7: what is not exactly one "chunked" is refused; the two answers tell a
+ * coding that exists somewhere from a list that means nothing. */
+static int note_coding(struct reader *r, const struct field *field)
+{
+    struct str list = field->value, coding;
+    bool is_chunked = false, has_other = false;
+
+    if (r->coding.p || r->head->minor == 0)
+        return bad_field(r, field, R_BAD_TRANSFER);
+    r->coding = field->value;
+    if (str_eq_nocase(field->value, STR("chunked")))
+        return 0;
+    while (str_next_token(&list, &coding)) {
+        if (is_chunked || !head_is_token(coding))
+            return bad_field(r, field, R_BAD_TRANSFER);
+        is_chunked = str_eq_nocase(coding, STR("chunked"));
+        has_other |= !is_chunked;
+    }
+    return bad_field(r, field, has_other ? R_BAD_CODING : R_BAD_TRANSFER);
+}
+
+/* The fields that say something about the message or the connection. Framing ones are not
+ * kept: they are made anew by whoever writes. */
+static int note_field(struct reader *r, const struct field *field)
+{
+    switch (field->id) {
+    case F_HOST:
+        r->host = field->value;
+        r->hosts++;
+        break;
+    case F_CONNECTION:
+        note_connection(r, field->value);
+        break;
+    case F_UPGRADE:
+        r->upgrade = field->value;
+        r->upgrades++;
+        break;
+    case F_EXPECT:
+        if (note_expect(r, field) < 0)
+            return -1;
+        break;
+    case F_CONTENT_LENGTH:
+        return note_length(r, field);
+    case F_TRANSFER_ENCODING:
+        return note_coding(r, field);
+    default:
+        break;
+    }
+    return keep_field(r, field);
+}
+
+static int read_fields(struct reader *r)
+{
+    struct field field;
+    int more;
+
+    while ((more = read_field(r, &field)) > 0)
+        if (note_field(r, &field) < 0)
+            return -1;
+    if (more == 0 && r->coding.p && r->head->has_length)
+        return bad_value(r, F_CONTENT_LENGTH, r->length, R_BAD_FRAMING);
+    return more;
+}
+
+/* RFC 9112 3.2 and 3.2.2. The absolute target's authority counts, and a Host that says
+ * something else is a quarrel that we do not settle for the backend. */
+static int settle_host(struct reader *r)
+{
+    struct head *head = r->head;
+
+    if (r->hosts > 1 || (r->hosts == 0 && head->minor == 1))
+        return bad_value(r, F_HOST, r->host, R_BAD_HOST);
+    if (r->hosts == 0)
+        return 0;
+    if (!head_is_authority(r->host) ||
+        (head->authority.p && !str_eq_nocase(head->authority, r->host)))
+        return bad_value(r, F_HOST, r->host, R_BAD_HOST);
+    if (!head->authority.p)
+        head->authority = r->host;
+    return 0;
+}
+
+/* protocol-name ["/" protocol-version] (RFC 9110 7.8) */
+static bool is_protocol(struct str s)
+{
+    const char *slash = memchr(s.p, '/', s.n);
+    size_t n = slash ? (size_t)(slash - s.p) : s.n;
+
+    return head_is_token((struct str){s.p, n}) &&
+           (!slash || head_is_token((struct str){slash + 1, s.n - n - 1}));
+}
+
+/* RFC 9110 7.8. An offer of h2c is not taken, alone or in company: what the backend would
+ * make of it is not HTTP/1 any more. */
+static int settle_upgrade(struct reader *r)
+{
+    struct str list = r->upgrade, protocol;
+    unsigned protocols = 0;
+    bool has_h2c = false;
+
+    if (r->upgrades == 0 || !r->wants_upgrade || r->head->minor == 0)
+        return 0;
+    if (r->upgrades > 1)
+        return bad_value(r, F_UPGRADE, r->upgrade, R_BAD_UPGRADE);
+    for (; str_next_token(&list, &protocol); protocols++) {
+        if (!is_protocol(protocol))
+            return bad_value(r, F_UPGRADE, protocol, R_BAD_UPGRADE);
+        if (str_eq_nocase(protocol, STR("h2c")))
+            has_h2c = true;
+    }
+    if (protocols == 0)
+        return bad_value(r, F_UPGRADE, r->upgrade, R_BAD_UPGRADE);
+    if (has_h2c)
+        return 0;
+    if (r->request && (r->coding.p || r->head->length > 0))
+        return bad_value(r, F_UPGRADE, r->upgrade, R_BAD_UPGRADE);
+    r->head->upgrade = r->upgrade;
+    return 0;
+}
+
+/* RFC 9112 6.3, where both kinds of message agree. */
+static enum framing framing_of(const struct reader *r, enum framing without)
+{
+    if (r->coding.p)
+        return FRAMING_CHUNKED;
+    return r->head->has_length ? FRAMING_LENGTH : without;
+}
+
+int h1_parse_request(const char *p, size_t n, const struct h1_limits *limits, struct head *head,
+                     struct h1_fault *ret_fault)
+{
+    struct reader r;
+
+    if (open_reader(&r, true, p, n, limits, head, ret_fault) < 0 || read_request_line(&r) < 0 ||
+        read_fields(&r) < 0 || settle_host(&r) < 0 || settle_upgrade(&r) < 0)
+        return -1;
+    head->framing = framing_of(&r, FRAMING_NONE);
+    head->keep_alive = !r.close && (head->minor == 1 || r.persist);
+    return 0;
+}
+
+int h1_parse_response(const char *p, size_t n, const struct h1_limits *limits,
+                      enum method method, struct head *head, struct h1_fault *ret_fault)
+{
+    struct reader r;
+
+    if (open_reader(&r, false, p, n, limits, head, ret_fault) < 0 || read_status_line(&r) < 0 ||
+        read_fields(&r) < 0 || (head->status == 101 && settle_upgrade(&r) < 0))
+        return -1;
+    head->framing = framing_of(&r, FRAMING_CLOSE);
+    if (method == M_HEAD || head->status < 200 || head->status == 204 || head->status == 304)
+        head->framing = FRAMING_NONE;
+    head->keep_alive =
+        !r.close && (head->minor == 1 || r.persist) && head->framing != FRAMING_CLOSE;
+    return 0;
+}
+
+/* RFC 9110 6.5.1. Names are compared with "_" and "." read as "-", as CGI and its heirs do. */
+static bool is_wrong_in_trailer(const struct field *field)
+{
+    static const char *const others[] = {
+        "age",           "cache-control",    "content-range",
+        "expires",       "if-match",         "if-modified-since",
+        "if-none-match", "if-range",         "if-unmodified-since",
+        "max-forwards",  "pragma",           "range",
+        "retry-after",   "set-cookie",       "vary",
+        "warning",       "www-authenticate", "x-api-key",
+        "x-real-ip",
+    };
+    char folded[32];
+    size_t n = field->name.n;
+
+    if (n > sizeof(folded))
+        return false; /* longer than any of them */
+    for (size_t i = 0; i < n; i++) {
+        char c = field->name.p[i];
+        folded[i] = c == '_' || c == '.' ? '-' : c;
+    }
+    if (field_id_of((struct str){folded, n}) != F_OTHER)
+        return true;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (str_eq_nocase((struct str){folded, n}, str_of(others[i])))
+            return true;
+    return false;
+}
+
+int h1_parse_trailers(const char *p, size_t n, bool request, const struct h1_limits *limits,
+                      struct head *head, struct h1_fault *ret_fault)
+{
+    struct reader r;
+    struct field field;
+    int more = open_reader(&r, request, p, n, limits, head, ret_fault);
+    uint32_t lines = 0;
+
+    head->minor = 1;
+    while (more >= 0 && (more = read_field(&r, &field)) > 0) {
+        if (++lines > limits->headers ||
+            (!is_wrong_in_trailer(&field) && keep_field(&r, &field)))
+            return fail_limit(ret_fault, request, R_CLIENT_HEADERS_TOO_LARGE,
+                              (size_t)(field.name.p - p), field.name, limits->headers, lines);
+    }
+    if (more < 0 && ret_fault->reason != R_CLIENT_HEADERS_TOO_LARGE && request)
+        ret_fault->reason = R_BAD_TRAILER;
+    return more;
+}

@@ -1,0 +1,237 @@
+#include "http/h1_write.h"
+
+#include "http/bytes.h"
+
+/* Version, status or blanks of the first line, the longest framing line, the longest
+ * Connection line, the final empty line; Upgrade's value is counted apart. */
+#define FIRST_LINE_EXTRA 24
+#define FRAMING_MAX      48
+#define PERSIST_MAX      48
+
+size_t h1_write_bound(const struct head *head)
+{
+    size_t n = FIRST_LINE_EXTRA + FRAMING_MAX + PERSIST_MAX + 2;
+
+    n += head->method_text.n + head->target.n + head->reason_phrase.n + head->upgrade.n;
+    for (uint32_t i = 0; i < head->count; i++)
+        n += head->fields[i].name.n + head->fields[i].value.n + 4;
+    return n;
+}
+
+static char *put(char *out, struct str s)
+{
+    if (s.n)
+        memcpy(out, s.p, s.n);
+    return out + s.n;
+}
+
+/* Where a line begins, its CR LF put behind it: its end, or NULL when something in it is not
+ * text. One look at the whole line is cheaper than one at each part. */
+static char *end_line(const char *line, char *out)
+{
+    if (bytes_text_end(line, out) != out)
+        return NULL;
+    out[0] = '\r';
+    out[1] = '\n';
+    return out + 2;
+}
+
+static char *put_fields(char *out, const struct head *head)
+{
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct field *field = &head->fields[i];
+        const char *line = out;
+
+        /* framing is written from head->framing or not at all */
+        if (field->id == F_CONTENT_LENGTH || field->id == F_TRANSFER_ENCODING)
+            continue;
+        /* names that we know are tokens */
+        if (field->id == F_OTHER && !head_is_token(field->name))
+            return NULL;
+        out = put(out, field->name);
+        *out++ = ':';
+        *out++ = ' ';
+        out = end_line(line, put(out, field->value));
+        if (!out)
+            return NULL;
+    }
+    return out;
+}
+
+static char *put_length(char *out, uint64_t length)
+{
+    out = put(out, STR("Content-Length: "));
+    out += str_put_u64(out, length);
+    return put(out, STR("\r\n"));
+}
+
+static char *put_persist(char *out, const struct head *head, enum h1_persist persist)
+{
+    const char *line;
+
+    switch (persist) {
+    case H1_PERSIST_DEFAULT:
+        break;
+    case H1_PERSIST_CLOSE:
+        return put(out, STR("Connection: close\r\n"));
+    case H1_PERSIST_KEEP:
+        return put(out, STR("Connection: keep-alive\r\n"));
+    case H1_PERSIST_UPGRADE:
+        if (head->upgrade.n == 0)
+            return NULL;
+        line = out = put(out, STR("Connection: upgrade\r\n"));
+        return end_line(line, put(put(out, STR("Upgrade: ")), head->upgrade));
+    }
+    return out;
+}
+
+static bool is_target(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (!byte_is(s.p[i], BYTE_TARGET))
+            return false;
+    return s.n > 0;
+}
+
+static size_t finish(const char *start, char *out, const struct head *head,
+                     enum h1_persist persist)
+{
+    out = put_persist(out, head, persist);
+    return out ? (size_t)(put(out, STR("\r\n")) - start) : 0;
+}
+
+size_t h1_write_request(char *out, const struct head *head, enum h1_persist persist)
+{
+    const char *start = out;
+
+    if (!head_is_token(head->method_text) || !is_target(head->target))
+        return 0;
+    out = put(out, head->method_text);
+    *out++ = ' ';
+    out = put(out, head->target);
+    out = put_fields(put(out, STR(" HTTP/1.1\r\n")), head);
+    if (!out)
+        return 0;
+    if (head->framing == FRAMING_LENGTH)
+        out = put_length(out, head->length);
+    else if (head->framing == FRAMING_CHUNKED)
+        out = put(out, STR("Transfer-Encoding: chunked\r\n"));
+    return finish(start, out, head, persist);
+}
+
+/* RFC 9110 8.6: a length says nothing on these, and must not be there. */
+static bool has_no_length(unsigned status)
+{
+    return status < 200 || status == 204;
+}
+
+size_t h1_write_response(char *out, const struct head *head, enum h1_persist persist)
+{
+    const char *start = out;
+
+    if (head->status < 100 || head->status > 999)
+        return 0;
+    out = put(out, STR("HTTP/1.1 "));
+    out += str_put_u64(out, head->status);
+    *out++ = ' ';
+    out = end_line(start, put(out, head->reason_phrase));
+    if (out)
+        out = put_fields(out, head);
+    if (!out)
+        return 0;
+    if (head->framing == FRAMING_CHUNKED)
+        out = put(out, STR("Transfer-Encoding: chunked\r\n"));
+    else if (!has_no_length(head->status) &&
+             (head->framing == FRAMING_LENGTH ||
+              (head->framing == FRAMING_NONE && head->has_length)))
+        out = put_length(out, head->length);
+    return finish(start, out, head, persist);
+}
+
+size_t h1_write_trailers(char *out, const struct head *trailers)
+{
+    const char *start = out;
+
+    out = put_fields(out, trailers);
+    return out ? (size_t)(put(out, STR("\r\n")) - start) : 0;
+}
+
+size_t h1_write_chunk_line(char out[H1_CHUNK_LINE_MAX], uint64_t size)
+{
+    size_t n = str_put_hex(out, size);
+
+    out[n] = '\r';
+    out[n + 1] = '\n';
+    return n + 2;
+}
+
+struct str h1_phrase(unsigned status)
+{
+#define PHRASE(code, text)                                                                     \
+    case code:                                                                                 \
+        return STR(text)
+    switch (status) {
+        PHRASE(100, "Continue");
+        PHRASE(101, "Switching Protocols");
+        PHRASE(102, "Processing");
+        PHRASE(103, "Early Hints");
+        PHRASE(200, "OK");
+        PHRASE(201, "Created");
+        PHRASE(202, "Accepted");
+        PHRASE(203, "Non-Authoritative Information");
+        PHRASE(204, "No Content");
+        PHRASE(205, "Reset Content");
+        PHRASE(206, "Partial Content");
+        PHRASE(207, "Multi-Status");
+        PHRASE(208, "Already Reported");
+        PHRASE(226, "IM Used");
+        PHRASE(300, "Multiple Choices");
+        PHRASE(301, "Moved Permanently");
+        PHRASE(302, "Found");
+        PHRASE(303, "See Other");
+        PHRASE(304, "Not Modified");
+        PHRASE(305, "Use Proxy");
+        PHRASE(307, "Temporary Redirect");
+        PHRASE(308, "Permanent Redirect");
+        PHRASE(400, "Bad Request");
+        PHRASE(401, "Unauthorized");
+        PHRASE(402, "Payment Required");
+        PHRASE(403, "Forbidden");
+        PHRASE(404, "Not Found");
+        PHRASE(405, "Method Not Allowed");
+        PHRASE(406, "Not Acceptable");
+        PHRASE(407, "Proxy Authentication Required");
+        PHRASE(408, "Request Timeout");
+        PHRASE(409, "Conflict");
+        PHRASE(410, "Gone");
+        PHRASE(411, "Length Required");
+        PHRASE(412, "Precondition Failed");
+        PHRASE(413, "Content Too Large");
+        PHRASE(414, "URI Too Long");
+        PHRASE(415, "Unsupported Media Type");
+        PHRASE(416, "Range Not Satisfiable");
+        PHRASE(417, "Expectation Failed");
+        PHRASE(421, "Misdirected Request");
+        PHRASE(422, "Unprocessable Content");
+        PHRASE(423, "Locked");
+        PHRASE(424, "Failed Dependency");
+        PHRASE(425, "Too Early");
+        PHRASE(426, "Upgrade Required");
+        PHRASE(428, "Precondition Required");
+        PHRASE(429, "Too Many Requests");
+        PHRASE(431, "Request Header Fields Too Large");
+        PHRASE(451, "Unavailable For Legal Reasons");
+        PHRASE(500, "Internal Server Error");
+        PHRASE(501, "Not Implemented");
+        PHRASE(502, "Bad Gateway");
+        PHRASE(503, "Service Unavailable");
+        PHRASE(504, "Gateway Timeout");
+        PHRASE(505, "HTTP Version Not Supported");
+        PHRASE(506, "Variant Also Negotiates");
+        PHRASE(507, "Insufficient Storage");
+        PHRASE(508, "Loop Detected");
+        PHRASE(511, "Network Authentication Required");
+    }
+#undef PHRASE
+    return STR("");
+}
