@@ -1,0 +1,192 @@
+"""The program: flags, exit statuses, and what it says about a broken file."""
+
+import os
+import re
+
+import pytest
+
+from conftest import HTTP, ONE
+from gateway import run
+
+GOOD = '''listener "http" { listen = {"127.0.0.1:18080"} }
+upstream "app" { server "127.0.0.1:19000" {} }
+route "all" { path = "/{rest...}"  upstream = app }
+'''
+BROKEN = '''listener "http" { listen = {"127.0.0.1:18080"} }
+upstream "app" { server "127.0.0.1:99999" {} }
+bananas = 3
+upstream "app" { server "127.0.0.1:9000" {} }
+route "a" { path = "/a"  upstream = nowhere }
+route "b" { path = "/b"  upstream = app  timeout = 5parsecs }
+'''
+
+
+@pytest.fixture
+def conf(tmp_path):
+    def write(text, name="gateway.conf"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_check_of_a_good_file(conf):
+    path = conf(GOOD)
+    status, _, _ = run("-c", path, "-t")
+    assert status == 0
+    status, text, _ = run("-c", path, "-t", "-q")
+    assert status == 0 and text == ""
+
+
+def test_check_names_every_fault_with_file_and_line(conf):
+    path = conf(BROKEN)
+    status, text, _ = run("-c", path, "-t", "-q")
+    assert status == 1
+    lines = {int(n) for n in re.findall(rf"^{re.escape(path)}:(\d+): \S.*$", text, re.M)}
+    assert {2, 3, 4, 5, 6} <= lines, text
+
+
+def test_check_of_a_syntax_error(conf):
+    path = conf('listener "http" {\n  listen = {"127.0.0.1:1"}\nroute "x" {\n')
+    status, text, _ = run("-c", path, "-t")
+    assert status == 1 and re.search(rf"^{re.escape(path)}:\d+: ", text, re.M)
+
+
+def test_check_follows_includes(conf, tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    conf('upstream "app" { server "127.0.0.1:9" {} }\n', "conf.d/10.conf")
+    bad = conf('\n\nroute "all" { upstream = nowhere }\n', "conf.d/20.conf")
+    path = conf('listener "http" { listen = {"127.0.0.1:1"} }\ninclude("conf.d/*.conf")\n')
+    status, text, _ = run("-c", path, "-t")
+    assert status == 1 and re.search(r"20\.conf:3: .*nowhere", text), text
+    conf('route "all" { upstream = app }\n', "conf.d/20.conf")
+    assert run("-c", path, "-t")[0] == 0
+    assert bad
+
+
+def test_file_that_is_not_there(tmp_path):
+    status, text, _ = run("-c", str(tmp_path / "none.conf"), "-t")
+    assert status == 1 and "none.conf" in text
+
+
+def test_effective_configuration_loads_again_and_stays_the_same(conf):
+    status, _, first = run("-c", conf(GOOD), "-T")
+    assert status == 0
+    for text in ("drain_timeout", "header_bytes", "round_robin", "idle_timeout"):
+        assert text in first, f"defaults are filled in: {text}"
+    config = first[first.index("\n") + 1:] if "syntax" in first.split("\n")[0] else first
+    status, text, second = run("-c", conf(config, "again.conf"), "-T")
+    assert status == 0, text
+    assert second.replace("again.conf", "gateway.conf") == first
+
+
+def test_effective_configuration_of_a_broken_file(conf):
+    assert run("-c", conf(BROKEN), "-T")[0] == 1
+
+
+def test_version():
+    status, text, _ = run("-v")
+    assert status == 0 and re.search(r"\b\d+\.\d+\.\d+\b", text)
+    assert len(text.strip().splitlines()) == 1
+    status, text, _ = run("-V")
+    assert status == 0
+    for word in ("libevent", "confuse", "jansson"):
+        assert word in text.lower()
+    assert re.search(r"gcc|clang", text, re.I)
+
+
+def test_help():
+    status, text, out = run("-h")
+    assert status == 0 and out
+    for flag in ("-c", "-t", "-T", "-q", "-v", "-V", "-h", "--explain"):
+        assert flag in text
+
+
+@pytest.mark.parametrize("args", [["-x"], ["--bananas"], ["-c"], ["--explain"], ["surplus"]])
+def test_usage_errors(args):
+    status, text, out = run(*args)
+    assert status == 2 and text and not out
+
+
+@pytest.mark.parametrize("request_line", ["nonsense", "GET", "GET not-a-url", ""])
+def test_explain_needs_a_method_and_a_url(conf, request_line):
+    assert run("-c", conf(GOOD), "--explain", request_line)[0] == 2
+
+
+def test_explain(conf):
+    path = conf('listener "http" { listen = {"127.0.0.1:18080"} }\n'
+                'upstream "users" { server "127.0.0.1:9" {} }\n'
+                'route "by id" { host = {"api.example.com"} path = "/users/{id}" upstream = users }\n'
+                'route "rest" { path = "/{rest...}" respond { status = 404 } }\n')
+    status, text, _ = run("-c", path, "--explain", "GET http://api.example.com:18080/users/7")
+    assert status == 0
+    for word in ("http", "by id", "users"):
+        assert word in text, text
+    assert run("-c", path, "--explain", "GET http://other:18080/x")[1].count("rest")
+
+
+def test_broken_file_at_start(conf):
+    path = conf(BROKEN)
+    status, text, _ = run("-c", path)
+    assert status == 1
+    assert len(set(re.findall(rf"{re.escape(path)}:(\d+): ", text))) >= 5, text
+
+
+def test_port_in_use(gateway, upstream, conf):
+    """Also by another gateway of the same user, which SO_REUSEPORT alone would not notice."""
+    first = gateway(app=upstream())
+    text = ONE.replace("@http@", "%s:%d" % first.address()).replace("@app@", "127.0.0.1:9")
+    status, said, _ = run("-c", conf(text))
+    assert status == 1
+    assert "%s:%d" % first.address() in said and re.search(r"in use", said, re.I), said
+    assert first.admin("/healthz").status == 200
+
+
+def test_port_in_use_by_something_else(upstream, conf):
+    up = upstream()
+    status, said, _ = run("-c", conf(ONE.replace("@http@", str(up)).replace("@app@", "127.0.0.1:9")))
+    assert status == 1 and str(up) in said
+    assert len(said.strip().splitlines()) <= 2, "one clear sentence"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give up rights")
+def test_missing_user(conf):
+    status, said, _ = run("-c", conf('user = "no-such-user-here"\n' + GOOD))
+    assert status == 1 and "no-such-user-here" in said
+
+
+def test_address_of_nobody(conf):
+    status, said, _ = run("-c", conf(GOOD.replace("127.0.0.1:18080", "192.0.2.1:80")))
+    assert status == 1 and "192.0.2.1:80" in said
+
+
+def test_too_few_descriptors(conf):
+    status, said, _ = run("-c", conf("workers = 2\n" + GOOD.replace("18080", "18081")),
+                          preexec_fn=lambda: limit(10))
+    assert status == 1
+    assert re.search(r"file descriptors|open files", said, re.I), said
+
+
+def limit(number):
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+
+def test_log_directory_that_is_not_there(conf):
+    status, said, _ = run("-c", conf('access_log { path = "/nonexistent/dir/log" }\n' + GOOD))
+    assert status == 1 and "/nonexistent/dir/log" in said
+
+
+def test_examples_load():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "config")
+    examples = [os.path.join(root, name) for name in os.listdir(root) if name.endswith(".conf")]
+    assert examples
+    for path in examples:
+        status, text, _ = run("-c", path, "-t")
+        assert status == 0, text
+
+
+def test_unused_flag_combinations_are_usage_errors(conf):
+    assert run("-t", "-c", conf(HTTP.replace("@http@", "127.0.0.1:1")), "more")[0] == 2

@@ -1,0 +1,174 @@
+"""The access log and the error log."""
+
+import json
+import os
+import re
+import signal
+
+from conftest import HTTP, ONE
+from gateway import free_address, own_host, until
+
+SAY = HTTP + 'route "ok" { path = "/ok"  respond { status = 200  body = "hello" } }\n'
+MEMBERS = """ts req_id trace_id client_ip proto tls sni method host path route status reason
+bytes_in bytes_out dur_ms gw_ms connect_ms ttfb_ms upstream server upstream_status attempts reused
+credential user_agent generation""".split()
+
+
+def test_every_member(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(b"POST /a?b=c HTTP/1.1\r\nHost: Shop.example\r\nContent-Length: 7\r\n"
+                b"User-Agent: probe/1\r\n\r\nseven..")
+    conn = up.accept()
+    request = conn.expect()
+    conn.respond(b"elevenbytes", status="201 Created")
+    client.response()
+    line = gw.wait_log()[0]
+    assert sorted(line) == sorted(MEMBERS)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
+    assert line["req_id"] == request.get("X-Request-Id")
+    assert line["trace_id"] == request.get("traceparent").split("-")[1]
+    expected = {"client_ip": "127.0.0.1", "tls": False, "method": "POST", "path": "/a?b=c",
+                "route": "all", "status": 201, "bytes_in": 7, "bytes_out": 11, "upstream": "app",
+                "server": str(up), "upstream_status": 201, "attempts": 1, "reused": False,
+                "user_agent": "probe/1", "generation": 1}
+    assert {name: line[name] for name in expected} == expected
+    assert line["proto"] in ("HTTP/1.1", "http/1.1")
+    assert line["host"].lower() == "shop.example"
+    assert not line["reason"]
+    assert 0 <= line["connect_ms"] and 0 <= line["ttfb_ms"] <= line["dur_ms"]
+    assert 0 <= line["gw_ms"] <= line["dur_ms"]
+
+
+def test_line_of_an_answer_without_a_backend(gateway):
+    gw = gateway(SAY)
+    gw.get("/ok")
+    line = gw.wait_log()[0]
+    assert line["status"] == 200 and line["attempts"] == 0
+    assert not line["upstream"] and not line["server"] and not line["upstream_status"]
+
+
+def test_foreign_bytes_stay_valid_json(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(b"GET /%FF HTTP/1.1\r\nHost: test\r\nUser-Agent: \xff\xfe\"\\\xc3\xa9\tx\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    conn.respond()
+    client.response()
+    line = gw.wait_log()[0]  # wait_log decodes UTF-8 and JSON strictly
+    assert "\u00e9" in line["user_agent"] and '"' in line["user_agent"]
+    assert gw.raw_log().count(b"\n") == 1
+
+
+def test_credentials_in_query_strings_are_masked(gateway):
+    gw = gateway(SAY)
+    gw.get("/ok?a=1&access_token=sekret1&Password=sekret2&api_key=sekret3&b=2&token=sekret4")
+    line = gw.wait_log()[0]
+    assert "sekret" not in gw.raw_log().decode()
+    assert line["path"].startswith("/ok?a=1&access_token=") and "b=2" in line["path"]
+
+
+def test_sampling_keeps_every_failure(gateway):
+    gw = gateway(SAY + 'access_log { path = "@log@"  sample = "1/10" }\n' +
+                 'upstream "dead" { server "@dead@" {} }\n'
+                 'route "dead" { path = "/dead"  upstream = dead }',
+                 log="access.log", dead=free_address(own_host()))
+    client = gw.client()
+    for i in range(50):
+        client.get("/ok")
+        if i % 10 == 0:
+            client.get("/dead")
+    gw.wait_log(5, status=502)
+    lines = gw.wait_log(5, status=200)
+    assert len(lines) == 5
+    assert len(gw.log_lines()) == 10
+
+
+def test_slower_than_keeps_every_failure_and_the_slow(gateway, upstream):
+    up = upstream()
+    gw = gateway(SAY + 'access_log { path = "access.log"  slower_than = 300ms }\n'
+                 'upstream "app" { server "@app@" {} }\n'
+                 'route "slow" { path = "/slow"  upstream = app }', app=up)
+    client = gw.client()
+    client.get("/ok")
+    client.get("/none")
+    client.send(b"GET /slow HTTP/1.1\r\nHost: t\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    client.expect_silence(0.4)
+    conn.respond()
+    client.response()
+    gw.wait_log(route="slow")
+    assert [line["path"] for line in gw.log_lines()] == ["/none", "/slow"]
+
+
+def test_combined(gateway):
+    gw = gateway(SAY + 'access_log { path = "access.log"  format = combined }\n')
+    client = gw.client()
+    client.get("/ok?x=1", fields=[("User-Agent", 'a"b'), ("Referer", "http://r/")])
+    until(lambda: gw.raw_log().endswith(b"\n"), "a line")
+    line = gw.raw_log().decode()
+    assert re.fullmatch(
+        r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
+        r'"GET /ok\?x=1 HTTP/1\.1" 200 5 "http://r/" "a\S+b"\n', line), line
+
+
+def test_standard_output_is_the_default(gateway):
+    gw = gateway(SAY + 'access_log { path = "-" }\n')
+    gw.get("/ok")
+    until(lambda: gw.stdout.endswith("\n"), "a line on standard output")
+    assert json.loads(gw.stdout)["path"] == "/ok"
+    assert '"path"' not in gw.stderr
+
+
+def test_off(gateway):
+    gw = gateway(SAY + 'access_log { path = "off" }\n')
+    gw.get("/ok")
+    assert gw.get("/none").status == 404
+    assert gw.stdout == "" and not os.path.exists(os.path.join(gw.tmp, "off"))
+
+
+def test_usr1_reopens_the_files(gateway):
+    gw = gateway(SAY + 'access_log { path = "access.log" }\nerror_log { path = "error.log" }\n')
+    gw.get("/ok")
+    gw.wait_log(1)
+    moved = gw.access_log + ".1"
+    os.rename(gw.access_log, moved)
+    os.rename(os.path.join(gw.tmp, "error.log"), os.path.join(gw.tmp, "error.log.1"))
+    gw.get("/ok")
+    gw.wait_log(2, path=moved)
+    gw.signal(signal.SIGUSR1)
+    until(lambda: os.path.exists(gw.access_log), "a new file")
+    until(lambda: os.path.exists(os.path.join(gw.tmp, "error.log")), "a new error log")
+    gw.get("/ok")
+    assert len(gw.wait_log(1)) == 1
+    assert len(gw.log_lines(moved)) == 2
+
+
+def test_no_line_is_lost_or_torn_under_load(gateway, backend):
+    app = backend()
+    gw = gateway("workers = 2\n" + ONE, app=app)
+    clients = [gw.client() for _ in range(4)]
+    for i in range(100):
+        for client in clients:
+            client.get(f"/{i}?{'x' * (i * 7)}")
+    assert len(gw.wait_log(400)) == 400
+    assert gw.metric("postern_access_log_dropped_total") == 0
+
+
+def test_nothing_a_client_sends_is_logged_as_a_warning(gateway, upstream):
+    gw = gateway(app=upstream())
+    for data in (b"\x16\x03\x01", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100):
+        client = gw.client()
+        client.send(data)
+        client.half_close()
+        client.read_to_end()
+    assert not re.search(r" (warn|error) ", gw.stderr), gw.stderr
+
+
+def test_log_file_is_not_for_everybody(gateway):
+    gw = gateway(SAY)
+    gw.get("/ok")
+    gw.wait_log()
+    assert os.stat(gw.access_log).st_mode & 0o007 == 0

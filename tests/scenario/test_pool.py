@@ -1,0 +1,288 @@
+"""Connections to backends: warm before the first request, reused, and never reused wrongly."""
+
+import threading
+
+import pytest
+
+from conftest import ONE
+from gateway import free_address, own_host, until
+
+GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\nx"
+
+
+def pool(text, extra=""):
+    return ONE.replace("server", f"pool {{ {text} }} {extra} server")
+
+
+def turn(client, conn, answer=b"ok", request=GET):
+    client.send(request)
+    conn.expect()
+    conn.respond(answer)
+    response = client.response()
+    assert response.status == 200 and response.body == answer
+
+
+@pytest.mark.parametrize("workers, warm", [(1, 3), (2, 4), (2, 3)])
+def test_exactly_the_warm_connections_stand_before_the_first_request(gateway, backend, workers, warm):
+    app = backend()
+    gw = gateway(f"workers = {workers}\n" + pool(f"warm = {warm}"), app=app)
+    assert app.opened == warm
+    assert gw.get().status == 200
+    assert app.opened == warm, "the first request opened none"
+    server = gw.upstream("app", app)
+    assert server["opened"] == warm and server["reused"] >= 1
+    assert server["requests"] == 1
+
+
+def test_concurrent_first_requests_use_the_warm_connections(gateway, upstream):
+    up = upstream()
+    gw = gateway(pool("warm = 3"), app=up)
+    conns = [up.accept() for _ in range(3)]
+    clients = [gw.client() for _ in range(3)]
+    for client in clients:
+        client.send(GET)
+    for conn in conns:
+        conn.expect()
+        conn.respond()
+    assert [client.response().status for client in clients] == [200] * 3
+    up.expect_no_connection(0.1)
+
+
+def test_warm_connections_are_refilled(gateway, upstream):
+    up = upstream()
+    gw = gateway(pool("warm = 2"), app=up)
+    first, second = up.accept(), up.accept()
+    first.close()
+    third = up.accept()
+    until(lambda: gw.upstream("app", up)["idle"] == 2, "two are idle again")
+    second.close()
+    third.close()
+    up.accept()
+    up.accept()
+    until(lambda: gw.upstream("app", up)["idle"] == 2, "two are idle again")
+
+
+def test_a_dead_backend_does_not_keep_the_gateway_from_starting(gateway):
+    gw = gateway(pool("warm = 2"), app=free_address(own_host()))
+    assert gw.admin("/readyz").status == 200
+    assert gw.get().status == 502
+
+
+def test_a_backend_that_comes_later_is_warmed_without_a_storm(gateway, backend):
+    address = free_address(own_host())
+    gw = gateway(pool("warm = 2"), app=address)
+    before = gw.cpu_seconds()
+    threading.Event().wait(1.0)
+    assert gw.cpu_seconds() - before < 0.5, "connecting again and again without a pause"
+    app = backend(port=int(address.rsplit(":", 1)[1]))
+    until(lambda: gw.upstream("app", address)["idle"] == 2, "warm once it is there", 30)
+    assert app.opened == 2
+
+
+def test_reuse_is_counted(gateway, backend):
+    app = backend()
+    gw = gateway(app=app)
+    client = gw.client()
+    for _ in range(200):
+        client.get()
+    server = gw.upstream("app", app)
+    assert app.opened == 1
+    assert (server["opened"], server["reused"], server["requests"]) == (1, 199, 200)
+    assert gw.metric("postern_upstream_connections_opened_total", upstream="app") == 1
+    assert gw.metric("postern_upstream_connection_reuses_total", upstream="app") == 199
+    lines = gw.wait_log(200)
+    assert [line["reused"] for line in lines] == [False] + [True] * 199
+
+
+def test_clients_share_connections(gateway, backend):
+    app = backend()
+    gw = gateway(app=app)
+    for _ in range(20):
+        assert gw.get().status == 200
+    assert app.opened == 1
+
+
+def test_no_more_idle_than_allowed(gateway, upstream):
+    up = upstream()
+    gw = gateway(pool("idle = 2"), app=up)
+    clients = [gw.client() for _ in range(4)]
+    conns = []
+    for client in clients:
+        client.send(GET)
+        conns.append(up.accept())
+        conns[-1].expect()
+    for client, conn in zip(clients, conns):
+        conn.respond()
+        client.response()
+    until(lambda: gw.upstream("app", up)["idle"] == 2, "two stay")
+    assert sum(conn.is_closed_by_peer(0.3) for conn in conns) == 2
+
+
+def test_idle_timeout(gateway, upstream):
+    up = upstream()
+    gw = gateway(pool("idle_timeout = 400ms"), app=up)
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    turn_rest = conn.expect() and conn.respond()
+    assert turn_rest is None and client.response().status == 200
+    conn.expect_closed()
+    assert gw.upstream("app", up)["idle"] == 0
+
+
+def test_lifetime(gateway, upstream):
+    """Used all the time, so that idle_timeout is not what ends it."""
+    up = upstream()
+    gw = gateway(pool("lifetime = 600ms"), app=up)
+    client = gw.client()
+    client.send(GET)
+    first = up.accept()
+    first.expect()
+    first.respond()
+    client.response()
+    for _ in range(200):
+        client.send(GET)
+        if first.is_closed_by_peer(0.05):
+            break
+        request = first.buffer
+        assert not request
+        first.sock.settimeout(15)
+        # the byte that is_closed_by_peer took is the request's first
+        first.read_until(b"\r\n\r\n")
+        first.respond()
+        client.response()
+    else:
+        raise AssertionError("the connection was used beyond its lifetime")
+    second = up.accept()
+    second.expect()
+    second.respond(b"fresh")
+    assert client.response().body == b"fresh"
+
+
+def test_requests_per_backend_connection(gateway, backend):
+    app = backend()
+    gw = gateway(pool("requests = 5"), app=app)
+    client = gw.client()
+    for _ in range(20):
+        assert client.get().status == 200
+    assert app.opened == 4
+
+
+def test_keep_alive_hint_of_the_backend_is_heeded(gateway, upstream):
+    """Closed here before the backend closes it there."""
+    up = upstream()
+    gw = gateway(app=up)
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    conn.respond(fields=[("Keep-Alive", "timeout=2")])
+    client.response()
+    conn.expect_closed(10)
+
+
+def test_connection_closed_while_idle_is_not_used(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(POST)
+    conn = up.accept()
+    conn.expect()
+    conn.respond()
+    client.response()
+    conn.close()
+    until(lambda: gw.upstream("app", up)["idle"] == 0, "its end was noticed")
+    client.send(POST)  # must not be lost, and must not need a retry
+    conn = up.accept()
+    conn.expect()
+    conn.respond(b"second")
+    assert client.response().body == b"second"
+    assert gw.wait_log(2)[1]["attempts"] == 1
+
+
+def test_keep_alive_race_is_retried_once_for_idempotent_requests(gateway, upstream):
+    """The backend closes a reused connection just as the request goes out."""
+    up = upstream()
+    gw = gateway(ONE.replace("server", "retry { attempts = 0 } server"), app=up)
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    conn.respond()
+    client.response()
+    client.send(GET)
+    conn.expect()
+    conn.close()
+    fresh = up.accept()
+    fresh.expect()
+    fresh.respond(b"at last")
+    assert client.response().body == b"at last"
+    assert gw.wait_log(2)[1]["attempts"] == 2
+
+
+def test_keep_alive_race_never_sends_a_post_twice(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    conn.respond()
+    client.response()
+    client.send(POST)
+    conn.expect()
+    conn.close()
+    assert client.response().status == 502
+    gw.wait_log(reason="upstream.reset")
+    up.expect_no_connection(0.3)
+
+
+def test_an_answer_begun_is_never_retried(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    conn.respond()
+    client.response()
+    client.send(GET)
+    conn.expect()
+    conn.send(b"HTTP/1.1 200 OK\r\nContent-Le")
+    conn.close()
+    assert client.response().status == 502
+    up.expect_no_connection(0.2)
+
+
+def test_connection_of_a_client_that_left_is_not_reused(pair):
+    gw, up = pair
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    client.reset()
+    conn.expect_closed()
+    other = gw.client()
+    other.send(GET)
+    fresh = up.accept()
+    fresh.expect()
+    fresh.respond(b"mine")
+    assert other.response().body == b"mine"
+
+
+def test_early_answer_ends_the_backend_connection(pair):
+    """The request body did not go out whole: its connection cannot carry another."""
+    gw, up = pair
+    client = gw.client()
+    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\npart")
+    conn = up.accept()
+    conn.expect_head()
+    conn.read_exact(4)
+    conn.respond(b"early", status="400 Bad Request")
+    assert client.response().status == 400
+    client.close()
+    conn.read_to_end()
+    other = gw.client()
+    other.send(GET)
+    fresh = up.accept()
+    fresh.expect()
+    fresh.respond()
+    assert other.response().status == 200

@@ -1,0 +1,136 @@
+"""Descriptors run out, clients come and go, and what a request costs in system calls."""
+
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import ONE
+from gateway import until
+
+GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+def test_out_of_descriptors_pauses_and_recovers(gateway, backend):
+    gw = gateway(app=backend(),
+                 preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    clients = []
+    for _ in range(100):
+        sock = socket.socket()
+        sock.settimeout(10)
+        sock.connect(gw.address())  # the kernel's queue takes what postern cannot
+        clients.append(sock)
+    time.sleep(0.3)
+    before = gw.cpu_seconds()
+    time.sleep(1.5)
+    spent = gw.cpu_seconds() - before
+    assert spent < 0.5, f"{spent} s of CPU in 1.5 s: it spins"
+    for sock in clients:
+        sock.close()
+
+    def answered():
+        try:
+            return gw.get().status == 200
+        except (AssertionError, OSError):
+            return False
+
+    until(answered, "it serves again")
+
+
+def test_connections_that_come_and_go_leave_nothing_behind(gateway, backend):
+    gw = gateway(app=backend())
+    gw.get()
+    until(lambda: gw.metric("postern_downstream_connections") == 0, "closed")
+    before = gw.descriptors()
+    for i in range(100):
+        client = gw.client()
+        client.send(GET[:i % len(GET)])
+        if i % 3:
+            client.reset()
+        else:
+            client.close()
+    until(lambda: gw.descriptors() <= before, "as many as before")
+    assert gw.metric("postern_downstream_connections") == 0
+
+
+def test_idle_gateway_does_not_burn_cpu(gateway, backend):
+    gw = gateway("workers = 2\n" + ONE.replace("server", "pool { warm = 4 } server"), app=backend())
+    clients = [gw.client() for _ in range(50)]
+    for client in clients:
+        client.get()
+    before = gw.cpu_seconds()
+    time.sleep(1.0)
+    assert gw.cpu_seconds() - before < 0.2
+
+
+def may_trace():
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    sleeper = subprocess.Popen(["sleep", "20"])
+    try:
+        done = subprocess.run(["timeout", "-s", "INT", "0.5", "strace", "-qq", "-p",
+                               str(sleeper.pid)], capture_output=True, text=True, timeout=10)
+        refused = re.search(r"Operation not permitted|Permission denied|not implemented", done.stderr)
+        return f"tracing is not permitted here: {refused[0]}" if refused else None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+def test_a_request_costs_two_reads_and_two_writes(gateway, backend, tmp_path, connections):
+    reason = may_trace()
+    if reason:
+        pytest.skip(reason)
+    gw = gateway(app=backend())
+    clients = [gw.client() for _ in range(connections)]
+
+    def requests(rounds):
+        for _ in range(rounds):
+            for client in clients:
+                client.send(GET)
+            for client in clients:
+                assert client.response().status == 200
+
+    requests(10)
+    trace = tmp_path / "trace"
+    strace = subprocess.Popen(["strace", "-f", "-p", str(gw.proc.pid), "-o", str(trace)],
+                              stderr=subprocess.PIPE)
+    try:
+        threads = len(os.listdir(f"/proc/{gw.proc.pid}/task"))
+        until(lambda: sum(
+            not re.search(r"TracerPid:\t0$", open(f"/proc/{gw.proc.pid}/task/{task}/status").read(),
+                          re.M) for task in os.listdir(f"/proc/{gw.proc.pid}/task")) == threads,
+            "strace is attached to every thread")
+        rounds = 400 // connections
+        requests(rounds)
+    finally:
+        strace.send_signal(2)
+        strace.wait(20)
+        strace.stderr.close()
+    calls = {}
+    for line in trace.read_text().splitlines():
+        match = re.match(r"(\d+)\s+(\w+)\(", line)
+        if match:
+            calls.setdefault(match[1], []).append(match[2])
+    # The worker is the thread that waits most often; the log's writer and main are others.
+    worker = max(calls.values(), key=len)
+    count = rounds * connections
+
+    def per_request(*names):
+        return sum(name in names for name in worker) / count
+
+    reads = per_request("read", "readv", "recvfrom", "recvmsg")
+    writes = per_request("write", "writev", "sendto", "sendmsg")
+    assert 1.9 <= reads <= 2.05, f"{reads} reads a request"
+    assert 1.9 <= writes <= 2.05, f"{writes} writes a request"
+    assert per_request("epoll_ctl") <= 0.1
+    other = {name for name in worker} - {
+        "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
+        "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2"}
+    assert sum(name in other for name in worker) / count <= 0.1, other

@@ -1,0 +1,216 @@
+"""Which route wins, and what it does."""
+
+import json
+
+import pytest
+
+from conftest import HTTP
+
+APP = 'upstream "app" { server "@app@" {} }\n'
+
+
+def say(name, **options):
+    """A route that answers with its own name."""
+    text = "".join(f" {key} = {value}" for key, value in options.items())
+    return f'route "{name}" {{ {text} respond {{ status = 200 body = "{name}" }} }}\n'
+
+
+def which(gw, target="/", **options):
+    response = gw.get(target, **options)
+    return response.body.decode() if response.status == 200 else response.status
+
+
+def test_hosts(gateway):
+    gw = gateway(HTTP + say("exact", host='{"api.example.com"}') +
+                 say("deep", host='{"*.eu.example.com"}') + say("wild", host='{"*.example.com"}') +
+                 say("any"))
+    assert which(gw, host="api.example.com") == "exact"
+    assert which(gw, host="API.Example.COM:8080") == "exact"
+    assert which(gw, host="api.example.com.") == "exact"
+    assert which(gw, host="x.eu.example.com") == "deep"
+    assert which(gw, host="x.example.com") == "wild"
+    assert which(gw, host="example.com") == "any"
+    assert which(gw, host="evil-example.com") == "any"
+
+
+def test_paths_most_specific_first(gateway):
+    gw = gateway(HTTP + say("rest", path='"/{rest...}"') + say("users", path='"/users"') +
+                 say("id", path='"/users/{id}"') + say("me", path='"/users/me"') +
+                 say("posts", path='"/users/{id}/posts"') + say("tree", path='"/users/{all...}"') +
+                 say("slash", path='"/dir/"') + say("dir", path='"/dir"'))
+    for target, name in (("/", "rest"), ("/users", "users"), ("/users/7", "id"),
+                         ("/users/me", "me"), ("/users/7/posts", "posts"),
+                         ("/users/me/posts", "posts"), ("/users/7/8/9", "tree"),
+                         ("/dir", "dir"), ("/dir/", "slash"), ("/dirx", "rest"),
+                         ("/users/7?x=/users/me", "id"), ("/%75sers/me", "me"),
+                         ("/x/../users/me", "me")):
+        assert which(gw, target) == name, target
+
+
+def test_methods_and_conditions(gateway):
+    gw = gateway(HTTP + say("any", path='"/x"') + say("get", path='"/x"', methods="{GET}") +
+                 say("post", path='"/y"', methods="{POST}"))
+    assert which(gw, "/x") == "get"
+    assert which(gw, "/x", method="PUT") == "any"
+    assert which(gw, "/y", method="POST") == "post"
+    response = gw.get("/y")
+    assert response.status == 405 and response.get("Allow") == "POST"
+
+
+def test_file_order_decides_last(gateway):
+    gw = gateway(HTTP + say("first", path='"/x"', methods="{GET, PUT}") +
+                 say("second", path='"/x"', methods="{GET, POST}"))
+    assert which(gw, "/x") == "first"
+    assert which(gw, "/x", method="POST") == "second"
+
+
+def test_routes_of_one_listener(gateway):
+    gw = gateway(HTTP + 'listener "inner" { listen = {"@inner@"} }\n' +
+                 say("outer", path='"/x"', listener="{http}") + say("both", path='"/both"') +
+                 say("secret", path='"/secret"', listener="{inner}"))
+    assert which(gw, "/both") == which(gw, "/both", name="inner") == "both"
+    assert which(gw, "/secret", name="inner") == "secret"
+    assert which(gw, "/secret") == 404
+    assert which(gw, "/x", name="inner") == 404
+
+
+def forwarded(gateway, upstream, route, target, **options):
+    up = upstream()
+    gw = gateway(HTTP + APP + f'route "r" {{ {route} upstream = app }}\n', app=up)
+    client = gw.client()
+    client.send("\r\n".join([f"GET {target} HTTP/1.1", "Host: test", *options.get("fields", ())]) +
+                "\r\n\r\n")
+    conn = up.accept()
+    request = conn.expect()
+    conn.respond(fields=[("Server", "theirs"), ("X-Old", "1"), ("X-Keep", "1")])
+    return request, client.response()
+
+
+@pytest.mark.parametrize("prefix, target, sent", [
+    ("/api", "/api/users/7?x=1", "/users/7?x=1"),
+    ("/api", "/api", "/"),
+    ("/api", "/api?q", "/?q"),
+    ("/api", "/api/", "/"),
+    ("/api", "/api/a%20b", "/a%20b"),
+])
+def test_strip_prefix(gateway, upstream, prefix, target, sent):
+    request, _ = forwarded(gateway, upstream,
+                           f'path = "/{{rest...}}" strip_prefix = "{prefix}"', target)
+    assert request.target == sent
+
+
+@pytest.mark.parametrize("rewrite, target, sent", [
+    ("/v2/users/{id}", "/api/users/7", "/v2/users/7"),
+    ("/v2/users/{id}", "/api/users/7?a=b", "/v2/users/7?a=b"),
+    ("/v2/users/{id}", "/api/users/a%20b", "/v2/users/a%20b"),
+    ("/x/{id}/{id}", "/api/users/7", "/x/7/7"),
+])
+def test_rewrite(gateway, upstream, rewrite, target, sent):
+    request, _ = forwarded(gateway, upstream,
+                           f'path = "/api/users/{{id}}" rewrite = "{rewrite}"', target)
+    assert request.target == sent
+
+
+def test_rewrite_of_the_rest(gateway, upstream):
+    request, _ = forwarded(gateway, upstream, 'path = "/old/{rest...}" rewrite = "/new/{rest}"',
+                           "/old/a/b/c")
+    assert request.target == "/new/a/b/c"
+
+
+def test_request_header_edits(gateway, upstream):
+    request, _ = forwarded(
+        gateway, upstream, 'request_headers { set = {"X-Tenant: a", "X-Ip: {client_ip}"} '
+        'add = {"X-Many: 2"} remove = {"X-Debug"} }', "/",
+        fields=["X-Tenant: forged", "X-Many: 1", "X-Debug: 1", "x-debug: 2", "X-Other: 3"])
+    assert request.get("X-Tenant") == "a"
+    assert request.get("X-Ip") == "127.0.0.1"
+    assert request.all("X-Many") == ["1", "2"]
+    assert not request.has("X-Debug")
+    assert request.get("X-Other") == "3"
+
+
+def test_response_header_edits(gateway, upstream):
+    _, response = forwarded(
+        gateway, upstream, 'response_headers { set = {"X-Old: 2"} '
+        'add = {"Strict-Transport-Security: max-age=63072000"} remove = {"Server"} }', "/")
+    assert response.get("X-Old") == "2"
+    assert response.get("Strict-Transport-Security") == "max-age=63072000"
+    assert not response.has("Server")
+    assert response.get("X-Keep") == "1"
+
+
+def test_header_values_from_the_request(gateway, upstream):
+    request, _ = forwarded(
+        gateway, upstream, 'path = "/u/{id}" request_headers { set = {"X-Id: {id}", '
+        '"X-Host: {host}", "X-Path: {path}", "X-Req: {request_id}", "X-From: {header:X-In}"} }',
+        "/u/42?q", fields=["X-In: inside"])
+    assert request.get("X-Id") == "42"
+    assert request.get("X-Host") == "test"
+    assert request.get("X-Path") == "/u/42"
+    assert request.get("X-Req") == request.get("X-Request-Id")
+    assert request.get("X-From") == "inside"
+
+
+def test_captures_cannot_split_a_header(gateway, upstream):
+    """Encoded line ends in a path are refused before they could reach a header."""
+    gw = gateway(HTTP + APP + 'route "r" { path = "/u/{id}" upstream = app '
+                 'request_headers { set = {"X-Id: {id}"} } }', app=upstream())
+    assert gw.get("/u/a%0d%0aX-Evil:1").status == 400
+
+
+def test_respond(gateway):
+    gw = gateway(HTTP + r'''route "health" { path = "/ping"
+    respond { status = 200  type = "application/json"  body = "{\"ok\":true}" } }
+route "gone" { path = "/gone"  respond { status = 410 } }
+route "empty" { path = "/empty"  respond { status = 204 } }
+''')
+    response = gw.get("/ping")
+    assert response.status == 200 and response.get("Content-Type") == "application/json"
+    assert json.loads(response.body) == {"ok": True}
+    assert response.has("Date")
+    assert gw.get("/gone").status == 410
+    response = gw.get("/empty")
+    assert response.status == 204 and response.body == b"" and not response.has("Content-Length")
+
+
+def test_respond_to_head_and_after_a_body(gateway):
+    gw = gateway(HTTP + say("x"))
+    client = gw.client()
+    response = client.get(method="HEAD")
+    assert response.length == 1 and response.body == b""
+    assert client.get(method="POST", body=b"y" * 5000).body == b"x"
+    assert client.get().body == b"x"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirect(gateway, status):
+    gw = gateway(HTTP + f'route "old" {{ path = "/v1/{{rest...}}" '
+                 f'redirect {{ status = {status}  to = "/v2/{{rest}}" }} }}')
+    response = gw.get("/v1/a/b?c=d")
+    assert response.status == status
+    assert response.get("Location") in ("/v2/a/b?c=d", "/v2/a/b")
+
+
+def test_redirect_to_another_host(gateway):
+    gw = gateway(HTTP + 'route "old" { path = "/{rest...}" '
+                 'redirect { status = 308  to = "https://{host}/{rest}" } }')
+    response = gw.get("/a/b", host="shop.example")
+    assert response.get("Location").startswith("https://shop.example/a/b")
+
+
+def test_no_access_log_for_a_route(gateway):
+    gw = gateway(HTTP + 'route "quiet" { path = "/quiet"  access_log = false  '
+                 'respond { status = 200 } }\n' + say("loud", path='"/loud"'))
+    gw.get("/quiet")
+    gw.get("/loud")
+    gw.get("/quiet")
+    gw.get("/loud")
+    assert {line["route"] for line in gw.wait_log(2)} == {"loud"}
+
+
+def test_the_route_is_in_log_and_metric(gateway):
+    gw = gateway(HTTP + say("one", path='"/1"'))
+    gw.get("/1")
+    assert gw.wait_log()[0]["route"] == "one"
+    assert gw.metric("postern_requests_total", route="one", method="GET", code="200",
+                     listener="http") == 1
