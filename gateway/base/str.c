@@ -6,6 +6,8 @@ bool str_eq_nocase(struct str a, struct str b)
 {
     if (a.n != b.n)
         return false;
+    if (a.n == 0 || memcmp(a.p, b.p, a.n) == 0) /* mostly it is spelt as expected */
+        return true;
     for (size_t i = 0; i < a.n; i++)
         if (a.p[i] != b.p[i] && ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
             return false;

@@ -39,21 +39,31 @@ static inline const char *bytes_text_end_scalar(const char *p, const char *end)
 }
 
 #ifdef __SSE2__
+/* One bit for each of 16 bytes, set where it is not text. */
+static inline unsigned bytes_not_text(const char *p)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v);
+    __m128i tab = _mm_cmpeq_epi8(v, _mm_set1_epi8('\t'));
+    __m128i del = _mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f));
+
+    return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_andnot_si128(tab, control), del));
+}
+
+/* Never reads outside of [p, end): the last 16 bytes are looked at once more. */
 static inline const char *bytes_text_end_sse2(const char *p, const char *end)
 {
-    const __m128i last_control = _mm_set1_epi8(0x1f);
-    const __m128i tab = _mm_set1_epi8('\t'), del = _mm_set1_epi8(0x7f);
+    unsigned mask;
 
-    for (; end - p >= 16; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-        __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, last_control), v);
-        __m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(v, tab), control),
-                                   _mm_cmpeq_epi8(v, del));
-        int mask = _mm_movemask_epi8(bad);
+    if (end - p < 16)
+        return bytes_text_end_scalar(p, end);
+    for (; end - p > 16; p += 16) {
+        mask = bytes_not_text(p);
         if (mask)
-            return p + __builtin_ctz((unsigned)mask);
+            return p + __builtin_ctz(mask);
     }
-    return bytes_text_end_scalar(p, end);
+    mask = bytes_not_text(end - 16);
+    return mask ? end - 16 + __builtin_ctz(mask) : end;
 }
 #define bytes_text_end bytes_text_end_sse2
 #else

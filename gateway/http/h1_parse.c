@@ -96,7 +96,6 @@ static int scan_line(struct h1_scan *scan, bool request, const char *p, size_t a
                           name_of_line(p + scan->line, p + at), limits->headers, scan->lines);
     }
     scan->lines++;
-    scan->line = (uint32_t)at + 2;
     return 0;
 }
 
@@ -112,35 +111,44 @@ static size_t scan_window(const struct h1_scan *scan, bool request, size_t n,
     return n < max ? n : max;
 }
 
+/* No end within the window, and more bytes came than may be in it. */
+static int fail_window(struct h1_fault *fault, bool request, const struct h1_scan *scan,
+                       const char *p, size_t n, size_t window, const struct h1_limits *limits)
+{
+    if (window < limits->header_bytes)
+        return fail_request_line(fault, p, n, limits);
+    return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
+                      scan->lines ? name_of_line(p + scan->line, p + n) : no_field,
+                      limits->header_bytes, n);
+}
+
 long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
                  const struct h1_limits *limits, struct h1_fault *ret_fault)
 {
     size_t window = scan_window(scan, request, n, limits);
+    uint32_t at = scan->pos;
 
-    while (scan->pos < window) {
-        size_t at = (size_t)(bytes_text_end(p + scan->pos, p + window) - p);
-        int done;
-
-        scan->pos = (uint32_t)at;
-        if (at == window)
-            break;
-        if (p[at] == '\r' && at + 1 == window)
+    while (at < window) {
+        at = (uint32_t)(bytes_text_end(p + at, p + window) - p);
+        if (at == window || (p[at] == '\r' && at + 1 == window))
             break; /* the next byte decides */
         if (p[at] != '\r' || p[at + 1] != '\n')
             return fail_byte(ret_fault, request, scan, p, at);
-        done = scan_line(scan, request, p, at, limits, ret_fault);
-        if (done)
-            return done < 0 ? -1 : (long)at + 2;
-        scan->pos = scan->line;
-        window = scan_window(scan, request, n, limits);
+        if (scan->lines && at != scan->line && scan->lines <= limits->headers) {
+            scan->lines++; /* what most lines are: a field, and not one too many */
+        } else {
+            int done = scan_line(scan, request, p, at, limits, ret_fault);
+            if (done)
+                return done < 0 ? -1 : (long)at + 2;
+            window = scan_window(scan, request, n, limits);
+        }
+        at += 2;
+        scan->line = at;
     }
+    scan->pos = at;
     if (n <= window)
         return 0;
-    if (window < limits->header_bytes)
-        return fail_request_line(ret_fault, p, n, limits);
-    return fail_limit(ret_fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
-                      scan->lines ? name_of_line(p + scan->line, p + n) : no_field,
-                      limits->header_bytes, n);
+    return fail_window(ret_fault, request, scan, p, n, window, limits);
 }
 
 size_t h1_skip_empty(const char *p, size_t n)
@@ -158,6 +166,7 @@ struct reader {
     const char *start, *p, *end;
     const struct h1_limits *limits;
     struct head *head;
+    uint32_t max; /* fields that there is room and leave for */
     struct h1_fault *fault;
     bool request;
 
@@ -195,6 +204,7 @@ static int open_reader(struct reader *r, bool request, const char *p, size_t n,
 
     *r = (struct reader){.start = p, .p = p, .end = p + n, .limits = limits};
     r->head = head;
+    r->max = cap < limits->headers ? cap : limits->headers;
     r->fault = fault;
     r->request = request;
     *head = (struct head){.fields = fields, .cap = cap};
@@ -377,19 +387,6 @@ static int read_field(struct reader *r, struct field *field)
     return 1;
 }
 
-static int keep_field(struct reader *r, const struct field *field)
-{
-    struct head *head = r->head;
-    uint32_t max = head->cap < r->limits->headers ? head->cap : r->limits->headers;
-
-    if (head->count >= max)
-        return fail_limit(r->fault, r->request, R_CLIENT_HEADERS_TOO_LARGE,
-                          (size_t)(field->name.p - r->start), field->name, max,
-                          (uint64_t)max + 1);
-    head->fields[head->count++] = *field;
-    return 0;
-}
-
 static void note_connection(struct reader *r, struct str options)
 {
     struct str option;
@@ -449,45 +446,65 @@ static int note_coding(struct reader *r, const struct field *field)
     return bad_field(r, field, has_other ? R_BAD_CODING : R_BAD_TRANSFER);
 }
 
-/* The fields that say something about the message or the connection. Framing ones are not
- * kept: they are made anew by whoever writes. */
+#define F_LAST_NOTED F_EXPECT /* FIELDS begins with those that are looked at */
+
+/* The fields that say something about the message or the connection. Returns 1, or 0 for one
+ * that is not to be kept (framing is made anew by whoever writes), or -1. */
 static int note_field(struct reader *r, const struct field *field)
 {
     switch (field->id) {
     case F_HOST:
         r->host = field->value;
         r->hosts++;
-        break;
+        return 1;
     case F_CONNECTION:
         note_connection(r, field->value);
-        break;
+        return 1;
     case F_UPGRADE:
         r->upgrade = field->value;
         r->upgrades++;
-        break;
+        return 1;
     case F_EXPECT:
-        if (note_expect(r, field) < 0)
-            return -1;
-        break;
+        return note_expect(r, field) < 0 ? -1 : 1;
     case F_CONTENT_LENGTH:
         return note_length(r, field);
     case F_TRANSFER_ENCODING:
         return note_coding(r, field);
     default:
-        break;
+        return 1;
     }
-    return keep_field(r, field);
 }
 
-static int read_fields(struct reader *r)
+static int fail_too_many(const struct reader *r, const struct field *field)
 {
-    struct field field;
+    return fail_limit(r->fault, r->request, R_CLIENT_HEADERS_TOO_LARGE,
+                      (size_t)(field->name.p - r->start), field->name, r->max,
+                      (uint64_t)r->max + 1);
+}
+
+/* All field lines, each straight into its place, where not all stay. */
+static int read_fields(struct reader *r, bool (*is_unwanted)(const struct field *field))
+{
+    struct head *head = r->head;
+    struct field beyond; /* one more may come if it is not kept */
     int more;
 
-    while ((more = read_field(r, &field)) > 0)
-        if (note_field(r, &field) < 0)
-            return -1;
-    if (more == 0 && r->coding.p && r->head->has_length)
+    for (;;) {
+        struct field *field = head->count < r->max ? &head->fields[head->count] : &beyond;
+        more = read_field(r, field);
+        if (more <= 0)
+            break;
+        if (is_unwanted)
+            more = !is_unwanted(field);
+        else if (field->id != F_OTHER && field->id <= F_LAST_NOTED)
+            more = note_field(r, field);
+        if (more < 0)
+            break;
+        if (more && field == &beyond)
+            return fail_too_many(r, field);
+        head->count += (uint32_t)more;
+    }
+    if (more == 0 && r->coding.p && head->has_length)
         return bad_value(r, F_CONTENT_LENGTH, r->length, R_BAD_FRAMING);
     return more;
 }
@@ -562,7 +579,7 @@ int h1_parse_request(const char *p, size_t n, const struct h1_limits *limits, st
     struct reader r;
 
     if (open_reader(&r, true, p, n, limits, head, ret_fault) < 0 || read_request_line(&r) < 0 ||
-        read_fields(&r) < 0 || settle_host(&r) < 0 || settle_upgrade(&r) < 0)
+        read_fields(&r, NULL) < 0 || settle_host(&r) < 0 || settle_upgrade(&r) < 0)
         return -1;
     head->framing = framing_of(&r, FRAMING_NONE);
     head->keep_alive = !r.close && (head->minor == 1 || r.persist);
@@ -575,7 +592,7 @@ int h1_parse_response(const char *p, size_t n, const struct h1_limits *limits,
     struct reader r;
 
     if (open_reader(&r, false, p, n, limits, head, ret_fault) < 0 || read_status_line(&r) < 0 ||
-        read_fields(&r) < 0 || (head->status == 101 && settle_upgrade(&r) < 0))
+        read_fields(&r, NULL) < 0 || (head->status == 101 && settle_upgrade(&r) < 0))
         return -1;
     head->framing = framing_of(&r, FRAMING_CLOSE);
     if (method == M_HEAD || head->status < 200 || head->status == 204 || head->status == 304)
@@ -618,18 +635,13 @@ int h1_parse_trailers(const char *p, size_t n, bool request, const struct h1_lim
                       struct head *head, struct h1_fault *ret_fault)
 {
     struct reader r;
-    struct field field;
-    int more = open_reader(&r, request, p, n, limits, head, ret_fault);
-    uint32_t lines = 0;
 
-    head->minor = 1;
-    while (more >= 0 && (more = read_field(&r, &field)) > 0) {
-        if (++lines > limits->headers ||
-            (!is_wrong_in_trailer(&field) && keep_field(&r, &field)))
-            return fail_limit(ret_fault, request, R_CLIENT_HEADERS_TOO_LARGE,
-                              (size_t)(field.name.p - p), field.name, limits->headers, lines);
+    if (open_reader(&r, request, p, n, limits, head, ret_fault) == 0) {
+        head->minor = 1;
+        if (read_fields(&r, is_wrong_in_trailer) == 0)
+            return 0;
     }
-    if (more < 0 && ret_fault->reason != R_CLIENT_HEADERS_TOO_LARGE && request)
+    if (ret_fault->reason != R_CLIENT_HEADERS_TOO_LARGE && request)
         ret_fault->reason = R_BAD_TRAILER;
-    return more;
+    return -1;
 }

@@ -334,10 +334,11 @@ enum reason head_strip_hop(struct head *head)
 
 bool head_is_token(struct str s)
 {
-    for (size_t i = 0; i < s.n; i++)
-        if (!byte_is(s.p[i], BYTE_TOKEN))
-            return false;
-    return s.n > 0;
+    const char *p = s.p, *end = s.p + s.n;
+
+    while (p < end && byte_is(*p, BYTE_TOKEN))
+        p++;
+    return p == end && s.n > 0;
 }
 
 bool head_is_field_value(struct str s)
