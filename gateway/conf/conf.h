@@ -7,7 +7,9 @@
 #define POSTERN_CONF_CONF_H
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "net/addr.h"
+#include "up/cluster.h"
 
 struct conf_where {
     const char *file;
@@ -24,7 +26,8 @@ struct conf_faults {
     struct conf_fault *list;
     size_t count;
 };
-/* printf-like; out of memory loses the text, never the fact (count still grows). */
+/* printf-like; `where` is copied. Out of memory loses the text, never the fact: after a call
+ * count is not 0. */
 void conf_fault(struct conf_faults *faults, struct conf_where where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void conf_faults_done(struct conf_faults *faults);
@@ -41,26 +44,24 @@ struct conf_listener {
     size_t addr_count;
     struct addr_range *trusted; /* trusted_proxies */
     size_t trusted_count;
-    bool http2; /* later */
     struct {
-        uint32_t header_bytes, headers, target_bytes, streams;
+        uint32_t header_bytes, headers, target_bytes;
         uint64_t body_bytes;
         uint32_t connections, requests_per_connection;
     } limits;
     struct {
         uint32_t header, body, idle, write;
     } timeouts;
-    unsigned path_allow; /* enum path_class bits: section paths { } */
+    unsigned path_allow; /* enum path_class bits */
 };
 
 struct conf_server {
     struct conf_where where;
-    char *text; /* as written: "users.internal:8080" */
+    char *text;      /* as written: "users.internal:8080" */
     uint32_t weight; /* 1 to 1000 */
     bool backup;
 };
 
-enum conf_balance { BALANCE_ROUND_ROBIN, BALANCE_LEAST_REQUESTS, BALANCE_TWO_CHOICES, BALANCE_HASH };
 enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH };
 
 enum retry_on {
@@ -77,7 +78,7 @@ struct conf_upstream {
     char *name;
     struct conf_server *servers;
     size_t server_count;
-    enum conf_balance balance;
+    enum balance balance;
     enum conf_hash_on hash_on;
     char *hash_name; /* the header's or cookie's; NULL otherwise */
     struct {
@@ -111,7 +112,8 @@ struct template_part {
     unsigned capture;
     struct str text; /* the literal, or the header's name */
 };
-struct template {
+struct template
+{
     struct template_part *parts;
     size_t count;
 };
@@ -131,36 +133,39 @@ struct conf_edit {
 struct conf_route {
     struct conf_where where;
     char *name;
-    struct conf_strs listeners; /* names; none: all */
-    struct conf_strs hosts;     /* lower case; "*.example.org"; none: any */
-    char *path;                 /* pattern; default "/{rest...}" */
-    struct conf_strs methods;   /* none: any */
+    struct conf_strs listeners;     /* names; none: all */
+    struct conf_strs hosts;         /* lower case; "*.example.org"; none: any */
+    char *path;                     /* pattern; default "/{rest...}"; "*": OPTIONS * */
+    struct conf_strs methods;       /* none: any */
     char *captures[ROUTE_CAPTURES]; /* names bound by path, in order */
     size_t capture_count;
 
     enum conf_action action;
     char *upstream;
-    size_t upstream_index; /* in conf->upstreams, with ACTION_UPSTREAM */
-    char *strip_prefix;    /* NULL: none */
+    size_t upstream_index;   /* in conf->upstreams, with ACTION_UPSTREAM */
+    char *strip_prefix;      /* NULL: none */
     struct template rewrite; /* count 0: none */
     struct {
         uint16_t status;
         char *type;
-        struct template body; /* from `body` or from the file named by `file` */
+        struct template body; /* from `body`, or the bytes of `file` as they are */
+        char *file;           /* NULL: none; an absolute path */
     } respond;
     struct {
         uint16_t status;
         struct template to;
     } redirect;
     struct conf_edit request_headers, response_headers;
-    uint32_t timeout;       /* 0: none */
-    uint64_t body_bytes;    /* UINT64_MAX: the listener's */
-    bool access_log;        /* default true */
+    uint32_t timeout;    /* 0: none */
+    uint64_t body_bytes; /* UINT64_MAX: the listener's */
+    bool access_log;     /* default true */
 };
 
 struct conf {
-    char *file;           /* the main file's path */
-    uint32_t workers;     /* auto is resolved: usable cores */
+    struct slab chunks; /* the arena's */
+    struct arena arena; /* everything below lives here */
+    char *file;         /* the main file's path */
+    uint32_t workers;   /* auto is resolved: usable cores */
     bool workers_auto;
     char *user, *pid_file; /* NULL: not given */
     uint32_t drain_timeout;
@@ -190,7 +195,10 @@ struct conf {
 /* Reads `path` and what it includes. NULL when there were faults (all of them in *faults,
  * sorted by file order). Opens nothing but configuration files and `respond` files. */
 struct conf *conf_load(const char *path, struct conf_faults *faults);
-void conf_free(struct conf *conf);
+/* As conf_load with the main file's text in memory; `path` stands in faults, and includes
+ * are looked for beside it. */
+struct conf *conf_load_text(const char *path, struct str text, struct conf_faults *faults);
+void conf_free(struct conf *conf); /* NULL is fine */
 /* The effective configuration, defaults filled in, in gateway.conf's own syntax, such that
  * loading it again gives the same (-T). */
 void conf_dump(const struct conf *conf, FILE *out);

@@ -19,8 +19,8 @@ struct router *router_new(const struct conf *conf, struct conf_faults *faults);
 void router_free(struct router *router);
 
 struct route_match {
-    const struct conf_route *route; /* NULL: none matches */
-    size_t index;                   /* of the route in conf->routes */
+    const struct conf_route *route;      /* NULL: none matches */
+    size_t index;                        /* of the route in conf->routes */
     struct str captures[ROUTE_CAPTURES]; /* spans of `path` */
     /* with route NULL: paths matched but not the method; which would, as an Allow value
      * (written into `allow`, bounded) */
@@ -31,8 +31,8 @@ struct route_match {
 /* `listener`: index in conf->listeners. `host`: lower case, without port and trailing dot.
  * `path`: in normal form (path_normalise). `method`: as it came; a route for GET does not
  * take HEAD unless it says so. */
-void router_find(const struct router *router, size_t listener, struct str host,
-                 struct str path, struct str method, struct route_match *ret);
+void router_find(const struct router *router, size_t listener, struct str host, struct str path,
+                 struct str method, struct route_match *ret);
 
 /* Why that request gets that route: lines of text for --explain. */
 void router_explain(const struct router *router, size_t listener, struct str host,

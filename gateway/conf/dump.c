@@ -1,0 +1,284 @@
+/* -T: the configuration as it is in force, as a file that loads to the same. */
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "conf/load.h"
+
+/* Between double quotes, such that libconfuse's lexer gives the same bytes back. */
+static void put_quoted(FILE *out, struct str text)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if (c == '\n')
+            fputs("\\n", out);
+        else if (c < ' ' || c == 0x7f)
+            fprintf(out, "\\x%02x", c);
+        else if (c == '"' || c == '\\' || c == '$')
+            fprintf(out, "\\%c", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+static void put_option(FILE *out, const char *name, const char *text)
+{
+    if (!text)
+        return;
+    fprintf(out, "%s = ", name);
+    put_quoted(out, str_of(text));
+    fputc('\n', out);
+}
+
+static void put_list(FILE *out, const char *name, const struct conf_strs *list)
+{
+    if (list->count == 0)
+        return;
+    fprintf(out, "%s = {", name);
+    for (size_t i = 0; i < list->count; i++) {
+        fputs(i ? ", " : "", out);
+        put_quoted(out, str_of(list->list[i]));
+    }
+    fputs("}\n", out);
+}
+
+static void put_time(FILE *out, const char *name, uint32_t ms)
+{
+    char text[VALUE_TEXT];
+    fprintf(out, "%s = %s\n", name, value_put_time(text, ms));
+}
+
+static void put_size(FILE *out, const char *name, uint64_t bytes)
+{
+    char text[VALUE_TEXT];
+    fprintf(out, "%s = %s\n", name, value_put_size(text, bytes));
+}
+
+static void put_title(FILE *out, const char *indent, const char *kind, const char *title)
+{
+    fprintf(out, "%s%s ", indent, kind);
+    put_quoted(out, str_of(title));
+    fputs(" {\n", out);
+}
+
+/* A template, after `before`; out of memory writes an empty text. */
+static void put_template(FILE *out, const char *before, const struct template *template,
+                         const struct conf_route *route)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *memory = open_memstream(&text, &n);
+    if (memory) {
+        fputs(before, memory);
+        template_put(template, route, memory);
+        fclose(memory);
+    }
+    put_quoted(out, (struct str){text, n});
+    free(text);
+}
+
+static void dump_process(const struct conf *conf, FILE *out)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    char text[ADDR_TEXT];
+    if (conf->workers_auto)
+        fprintf(out, "workers = auto # %u\n", conf->workers);
+    else
+        fprintf(out, "workers = %u\n", conf->workers);
+    put_option(out, "user", conf->user);
+    put_option(out, "pid_file", conf->pid_file);
+    put_time(out, "drain_timeout", conf->drain_timeout);
+    if (conf->has_admin) {
+        addr_put(text, &conf->admin);
+        fputs("\nadmin {\n  ", out);
+        put_option(out, "listen", text);
+        fputs("}\n", out);
+    }
+    fputs("\naccess_log {\n  ", out);
+    put_option(out, "path", conf->access_log.path);
+    fprintf(out, "  format = %s\n  sample = \"1/%u\"\n  ",
+            conf->access_log.combined ? "combined" : "json", conf->access_log.sample);
+    put_time(out, "slower_than", conf->access_log.slower_than);
+    fputs("}\n\nerror_log {\n  ", out);
+    put_option(out, "path", conf->error_log.path);
+    fprintf(out, "  level = %s\n}\n", levels[conf->error_log.level]);
+}
+
+static void put_range(FILE *out, const struct addr_range *range)
+{
+    char text[INET6_ADDRSTRLEN];
+    if (range->family == AF_UNIX)
+        fputs("\"unix:\"", out);
+    else
+        fprintf(out, "\"%s/%u\"", inet_ntop(range->family, range->bytes, text, sizeof(text)),
+                range->bits);
+}
+
+static void dump_listener(const struct conf_listener *listener, FILE *out)
+{
+    char text[ADDR_TEXT];
+    fputc('\n', out);
+    put_title(out, "", "listener", listener->name);
+    fputs("  listen = {", out);
+    for (size_t i = 0; i < listener->addr_count; i++) {
+        fputs(i ? ", " : "", out);
+        put_quoted(out, (struct str){text, addr_put(text, &listener->addrs[i])});
+    }
+    fputs("}\n  trusted_proxies = {", out);
+    for (size_t i = 0; i < listener->trusted_count; i++) {
+        fputs(i ? ", " : "", out);
+        put_range(out, &listener->trusted[i]);
+    }
+    fputs("}\n  limits {\n    ", out);
+    put_size(out, "header_bytes", listener->limits.header_bytes);
+    fprintf(out, "    headers = %u\n    ", listener->limits.headers);
+    put_size(out, "target_bytes", listener->limits.target_bytes);
+    put_size(out, "    body_bytes", listener->limits.body_bytes);
+    fprintf(out, "    connections = %u\n    requests_per_connection = %u\n  }\n  timeouts {\n",
+            listener->limits.connections, listener->limits.requests_per_connection);
+    put_time(out, "    header", listener->timeouts.header);
+    put_time(out, "    body", listener->timeouts.body);
+    put_time(out, "    idle", listener->timeouts.idle);
+    put_time(out, "    write", listener->timeouts.write);
+    fputs("  }\n}\n", out);
+}
+
+static void dump_choice(const struct conf_upstream *upstream, FILE *out)
+{
+    static const char *const balances[] = {"round_robin", "least_requests", "two_choices",
+                                           "hash"};
+    static const char *const hash_on[] = {"client_ip", "header:", "cookie:", "path"};
+    fprintf(out, "  balance = %s\n  hash_on = \"%s%s\"\n", balances[upstream->balance],
+            hash_on[upstream->hash_on], upstream->hash_name ? upstream->hash_name : "");
+}
+
+static void dump_retry(const struct conf_upstream *upstream, FILE *out)
+{
+    static const char *const on[] = {"connect", "reset", "timeout", "502", "503", "504"};
+    bool some = false;
+    unsigned tenth = upstream->retry.budget_permille % 10;
+    fprintf(out, "  retry {\n    attempts = %u\n    budget = %u", upstream->retry.attempts,
+            upstream->retry.budget_permille / 10);
+    if (tenth)
+        fprintf(out, ".%u", tenth);
+    fputs("%\n    on = {", out);
+    for (unsigned i = 0; i < sizeof(on) / sizeof(*on); i++) {
+        if (!(upstream->retry.on & 1u << i))
+            continue;
+        fprintf(out, "%s%s", some ? ", " : "", on[i]);
+        some = true;
+    }
+    fputs("}\n  }\n}\n", out);
+}
+
+static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
+{
+    fputc('\n', out);
+    put_title(out, "", "upstream", upstream->name);
+    for (size_t i = 0; i < upstream->server_count; i++) {
+        const struct conf_server *server = &upstream->servers[i];
+        put_title(out, "  ", "server", server->text);
+        fprintf(out, "    weight = %u\n    backup = %s\n  }\n", server->weight,
+                server->backup ? "true" : "false");
+    }
+    dump_choice(upstream, out);
+    fprintf(out,
+            "  pool {\n    warm = %u\n    idle = %u\n    connections = %u\n    requests = %u\n",
+            upstream->pool.warm, upstream->pool.idle, upstream->pool.connections,
+            upstream->pool.requests);
+    put_time(out, "    idle_timeout", upstream->pool.idle_timeout);
+    put_time(out, "    lifetime", upstream->pool.lifetime);
+    fputs("  }\n  timeouts {\n", out);
+    put_time(out, "    connect", upstream->timeouts.connect);
+    put_time(out, "    response", upstream->timeouts.response);
+    put_time(out, "    idle", upstream->timeouts.idle);
+    put_time(out, "    total", upstream->timeouts.total);
+    fputs("  }\n", out);
+    dump_retry(upstream, out);
+}
+
+static void put_fields(FILE *out, const char *name, const struct conf_field *fields, size_t n,
+                       const struct conf_route *route)
+{
+    fprintf(out, "    %s = {", name);
+    for (size_t i = 0; i < n; i++) {
+        char before[300];
+        snprintf(before, sizeof(before), "%s: ", fields[i].name);
+        fputs(i ? ", " : "", out);
+        put_template(out, before, &fields[i].value, route);
+    }
+    fputs("}\n", out);
+}
+
+static void dump_edit(FILE *out, const char *name, const struct conf_edit *edit,
+                      const struct conf_route *route)
+{
+    if (!edit->set_count && !edit->add_count && !edit->remove.count)
+        return;
+    fprintf(out, "  %s {\n", name);
+    put_fields(out, "set", edit->set, edit->set_count, route);
+    put_fields(out, "add", edit->add, edit->add_count, route);
+    put_list(out, "    remove", &edit->remove);
+    fputs("  }\n", out);
+}
+
+static void dump_action(const struct conf_route *route, FILE *out)
+{
+    switch (route->action) {
+    case ACTION_UPSTREAM:
+        put_option(out, "  upstream", route->upstream);
+        break;
+    case ACTION_RESPOND:
+        fprintf(out, "  respond {\n    status = %u\n", route->respond.status);
+        put_option(out, "    type", route->respond.type);
+        put_option(out, "    file", route->respond.file);
+        if (!route->respond.file && route->respond.body.count) {
+            fputs("    body = ", out);
+            put_template(out, "", &route->respond.body, route);
+            fputc('\n', out);
+        }
+        fputs("  }\n", out);
+        break;
+    case ACTION_REDIRECT:
+        fprintf(out, "  redirect {\n    status = %u\n    to = ", route->redirect.status);
+        put_template(out, "", &route->redirect.to, route);
+        fputs("\n  }\n", out);
+        break;
+    }
+}
+
+static void dump_route(const struct conf_route *route, FILE *out)
+{
+    fputc('\n', out);
+    put_title(out, "", "route", route->name);
+    put_list(out, "  listener", &route->listeners);
+    put_list(out, "  host", &route->hosts);
+    put_option(out, "  path", route->path);
+    put_list(out, "  methods", &route->methods);
+    dump_action(route, out);
+    put_option(out, "  strip_prefix", route->strip_prefix);
+    if (route->rewrite.count) {
+        fputs("  rewrite = ", out);
+        put_template(out, "", &route->rewrite, route);
+        fputc('\n', out);
+    }
+    dump_edit(out, "request_headers", &route->request_headers, route);
+    dump_edit(out, "response_headers", &route->response_headers, route);
+    if (route->timeout)
+        put_time(out, "  timeout", route->timeout);
+    if (route->body_bytes != UINT64_MAX)
+        put_size(out, "  body_bytes", route->body_bytes);
+    fprintf(out, "  access_log = %s\n}\n", route->access_log ? "true" : "false");
+}
+
+void conf_dump(const struct conf *conf, FILE *out)
+{
+    dump_process(conf, out);
+    for (size_t i = 0; i < conf->listener_count; i++)
+        dump_listener(&conf->listeners[i], out);
+    for (size_t i = 0; i < conf->upstream_count; i++)
+        dump_upstream(&conf->upstreams[i], out);
+    for (size_t i = 0; i < conf->route_count; i++)
+        dump_route(&conf->routes[i], out);
+}

@@ -1,0 +1,42 @@
+#include "conf/conf.h"
+
+static bool text_eq(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool servers_eq(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    if (a->server_count != b->server_count)
+        return false;
+    /* the order counts too: round robin and hash go by it */
+    for (size_t i = 0; i < a->server_count; i++) {
+        const struct conf_server *x = &a->servers[i], *y = &b->servers[i];
+        if (!text_eq(x->text, y->text) || x->weight != y->weight || x->backup != y->backup)
+            return false;
+    }
+    return true;
+}
+
+static bool pools_eq(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    return a->pool.warm == b->pool.warm && a->pool.idle == b->pool.idle &&
+           a->pool.connections == b->pool.connections && a->pool.requests == b->pool.requests &&
+           a->pool.idle_timeout == b->pool.idle_timeout && a->pool.lifetime == b->pool.lifetime;
+}
+
+static bool rest_eq(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    return a->timeouts.connect == b->timeouts.connect &&
+           a->timeouts.response == b->timeouts.response &&
+           a->timeouts.idle == b->timeouts.idle && a->timeouts.total == b->timeouts.total &&
+           a->retry.attempts == b->retry.attempts &&
+           a->retry.budget_permille == b->retry.budget_permille && a->retry.on == b->retry.on;
+}
+
+bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    return text_eq(a->name, b->name) && servers_eq(a, b) && a->balance == b->balance &&
+           a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) && pools_eq(a, b) &&
+           rest_eq(a, b);
+}

@@ -1,0 +1,121 @@
+/* Which options there are, and where. libconfuse keeps no line with a value and refuses a
+ * bad number with its own words, so every option is a text with its line here; values.c
+ * makes numbers of them. Sections may be repeated as far as libconfuse is concerned:
+ * scan.c refuses the second one of those that may stand only once, with both places. */
+#include "conf/load.h"
+
+static int on_value(cfg_t *cfg, cfg_opt_t *opt, const char *text, void *result)
+{
+    (void)opt;
+    size_t n = strlen(text) + 1;
+    struct value *value = mem_alloc(sizeof(*value) + n);
+    if (!value)
+        return -1;
+    value->line = cfg->line;
+    memcpy(value->text, text, n);
+    *(struct value **)result = value;
+    return 0;
+}
+
+#define ONE(name)          CFG_PTR_CB(name, NULL, CFGF_NONE, on_value, mem_free)
+#define LIST(name)         CFG_PTR_LIST_CB(name, NULL, CFGF_NONE, on_value, mem_free)
+#define SECTION(name, sub) CFG_SEC(name, sub, CFGF_MULTI)
+
+static cfg_opt_t admin[] = {ONE(GRAMMAR_PLACE), ONE("listen"), CFG_END()};
+
+static cfg_opt_t access_log[] = {
+    ONE(GRAMMAR_PLACE), ONE("path"),        ONE("format"),
+    ONE("sample"),      ONE("slower_than"), CFG_END(),
+};
+
+static cfg_opt_t error_log[] = {ONE(GRAMMAR_PLACE), ONE("path"), ONE("level"), CFG_END()};
+
+static cfg_opt_t listener_limits[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("header_bytes"),
+    ONE("headers"),
+    ONE("target_bytes"),
+    ONE("body_bytes"),
+    ONE("connections"),
+    ONE("requests_per_connection"),
+    CFG_END(),
+};
+
+static cfg_opt_t listener_timeouts[] = {
+    ONE(GRAMMAR_PLACE), ONE("header"), ONE("body"), ONE("idle"), ONE("write"), CFG_END(),
+};
+
+static cfg_opt_t listener[] = {
+    ONE(GRAMMAR_TITLE),
+    LIST("listen"),
+    LIST("trusted_proxies"),
+    SECTION("limits", listener_limits),
+    SECTION("timeouts", listener_timeouts),
+    CFG_END(),
+};
+
+static cfg_opt_t server[] = {ONE(GRAMMAR_TITLE), ONE("weight"), ONE("backup"), CFG_END()};
+
+static cfg_opt_t pool[] = {
+    ONE(GRAMMAR_PLACE),  ONE("warm"),     ONE("idle"),     ONE("connections"),
+    ONE("idle_timeout"), ONE("lifetime"), ONE("requests"), CFG_END(),
+};
+
+static cfg_opt_t upstream_timeouts[] = {
+    ONE(GRAMMAR_PLACE), ONE("connect"), ONE("response"), ONE("idle"), ONE("total"), CFG_END(),
+};
+
+static cfg_opt_t retry[] = {
+    ONE(GRAMMAR_PLACE), ONE("attempts"), ONE("budget"), LIST("on"), CFG_END(),
+};
+
+static cfg_opt_t upstream[] = {
+    ONE(GRAMMAR_TITLE),      SECTION("server", server),
+    ONE("balance"),          ONE("hash_on"),
+    SECTION("pool", pool),   SECTION("timeouts", upstream_timeouts),
+    SECTION("retry", retry), CFG_END(),
+};
+
+static cfg_opt_t edit[] = {
+    ONE(GRAMMAR_PLACE), LIST("set"), LIST("add"), LIST("remove"), CFG_END(),
+};
+
+static cfg_opt_t respond[] = {
+    ONE(GRAMMAR_PLACE), ONE("status"), ONE("type"), ONE("body"), ONE("file"), CFG_END(),
+};
+
+static cfg_opt_t redirect[] = {ONE(GRAMMAR_PLACE), ONE("status"), ONE("to"), CFG_END()};
+
+static cfg_opt_t route[] = {
+    ONE(GRAMMAR_TITLE),
+    LIST("listener"),
+    LIST("host"),
+    ONE("path"),
+    LIST("methods"),
+    ONE("upstream"),
+    SECTION("respond", respond),
+    SECTION("redirect", redirect),
+    ONE("strip_prefix"),
+    ONE("rewrite"),
+    SECTION("request_headers", edit),
+    SECTION("response_headers", edit),
+    ONE("timeout"),
+    ONE("body_bytes"),
+    ONE("access_log"),
+    CFG_END(),
+};
+
+cfg_opt_t grammar_top[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("workers"),
+    ONE("user"),
+    ONE("pid_file"),
+    ONE("drain_timeout"),
+    SECTION("admin", admin),
+    SECTION("access_log", access_log),
+    SECTION("error_log", error_log),
+    SECTION("listener", listener),
+    SECTION("upstream", upstream),
+    SECTION("route", route),
+    CFG_END(),
+};

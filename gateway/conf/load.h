@@ -1,0 +1,167 @@
+/* What the files of this room share while a configuration is being read. Not for others.
+ *
+ * One load goes through three steps, on the main thread:
+ *   scan     the files, in one flat text for libconfuse without includes, comments and
+ *            unknown options, and a table from its lines to the places they came from;
+ *   parse    libconfuse makes a tree of it, each value with its line;
+ *   compile  one function per kind of section turns the tree into struct conf.
+ * Each step reports what is wrong and goes on, so that all faults come out in one go. */
+#ifndef POSTERN_CONF_LOAD_H
+#define POSTERN_CONF_LOAD_H
+
+#include <confuse.h>
+
+#include "conf/conf.h"
+
+struct load {
+    struct conf *conf; /* under way; its arena holds all that lasts */
+    struct conf_faults *faults;
+    char *text; /* the flat text */
+    size_t text_len, text_cap;
+    struct conf_where *places; /* of each of its lines */
+    size_t place_count, place_cap;
+    struct conf_strs files; /* read, in order */
+    bool no_memory;
+    bool broken; /* by syntax: what refers to what cannot be judged */
+};
+
+/* A value as libconfuse hands it over. */
+struct value {
+    int line; /* in the flat text */
+    char text[];
+};
+
+/* grammar.c: the options of each section. The first of every section is hidden and carries
+ * its title (GRAMMAR_TITLE) or only its place (GRAMMAR_PLACE). */
+#define GRAMMAR_TITLE "@title"
+#define GRAMMAR_PLACE "@place"
+extern cfg_opt_t grammar_top[];
+
+/* lex.c: the words of one file. */
+enum token_kind {
+    TOKEN_END,
+    TOKEN_TEXT,   /* a word or a quoted text */
+    TOKEN_APPEND, /* += */
+    TOKEN_MARK,   /* one of { } ( ) = , */
+    TOKEN_BAD,    /* reported already */
+};
+
+struct token {
+    enum token_kind kind;
+    char mark;      /* with TOKEN_MARK */
+    char quote;     /* with TOKEN_TEXT: ' or ", 0 for a bare word */
+    int line;       /* where it begins */
+    struct str raw; /* as it stands in the file, without quotes */
+};
+
+struct lexer {
+    struct load *load;
+    const char *file;
+    const char *p, *end;
+    int line;
+    bool peeked, cut; /* cut: the file ends inside a text or a comment */
+    struct token token;
+};
+
+void lex_init(struct lexer *lexer, struct load *load, const char *file, struct str text);
+const struct token *lex_peek(struct lexer *lexer);
+struct token lex_take(struct lexer *lexer);
+/* For messages: the token, shortened, in `out`. */
+#define LEX_SHOW 48
+const char *lex_show(const struct token *token, char out[LEX_SHOW]);
+
+/* include.c: reading files. `text` is malloc'ed (mem_free). 0 or -errno. */
+#define INCLUDE_BYTES_MAX (64u << 20)
+int include_read(const char *path, size_t max, struct str *ret_text);
+/* The path that `name`, written in `file`, means. In the load's arena; NULL: no memory. */
+char *include_path(struct load *load, const char *file, struct str name);
+/* Calls on_file for each file that the pattern `name` (NUL-terminated), written in
+ * where.file, stands for, in C-locale order. What is wrong with it is reported. */
+void include_each(struct load *load, struct conf_where where, struct str name,
+                  void (*on_file)(void *arg, const char *path), void *arg);
+
+/* fault.c: by file, in the order of `files`, and line. */
+void conf_faults_sort(struct conf_faults *faults, const struct conf_strs *files);
+
+/* scan.c: from files to the flat text. */
+void scan_main(struct load *load, const char *path, struct str text);
+
+/* file.c */
+struct conf_where load_where(const struct load *load, int line);
+void load_fault(struct load *load, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Zeroed memory of the conf; NULL notes the want of memory in load->no_memory. */
+void *load_alloc(struct load *load, size_t n, size_t size);
+char *load_copy(struct load *load, struct str text);
+char *load_file(struct load *load, const char *path); /* a copy, noted in load->files */
+
+/* values.c: options by name from a section. The default stays when it is not given. */
+const struct value *value_get(cfg_t *sec, const char *name); /* NULL: not given */
+const struct value *value_at(cfg_t *sec, const char *name, size_t i);
+size_t value_count(cfg_t *sec, const char *name);
+cfg_t *value_section(cfg_t *sec, const char *name); /* the one of that name, or NULL */
+const char *value_title(cfg_t *sec);
+int value_line(cfg_t *sec); /* where the section begins */
+
+void value_number(struct load *load, cfg_t *sec, const char *name, uint32_t min, uint32_t max,
+                  uint32_t *ret);
+void value_size(struct load *load, cfg_t *sec, const char *name, uint64_t min, uint64_t max,
+                uint64_t *ret);
+void value_size32(struct load *load, cfg_t *sec, const char *name, uint32_t min, uint32_t max,
+                  uint32_t *ret);
+void value_time(struct load *load, cfg_t *sec, const char *name, uint32_t min, uint32_t max,
+                uint32_t *ret);
+void value_share(struct load *load, cfg_t *sec, const char *name, uint32_t *ret);
+void value_bool(struct load *load, cfg_t *sec, const char *name, bool *ret);
+/* `words`: NULL-terminated; the index of the one given. */
+void value_word(struct load *load, cfg_t *sec, const char *name, const char *const *words,
+                unsigned *ret);
+/* A text that is not empty and has no control bytes. */
+void value_text(struct load *load, cfg_t *sec, const char *name, char **ret);
+bool value_is_plain(struct str text); /* no control bytes */
+
+/* The texts themselves. 0, -EINVAL or -ERANGE. */
+int value_parse_size(struct str text, uint64_t *ret);
+int value_parse_time(struct str text, uint32_t *ret);
+int value_parse_share(struct str text, uint32_t *ret_permille);
+#define VALUE_TEXT 32
+const char *value_put_size(char out[VALUE_TEXT], uint64_t bytes);
+const char *value_put_time(char out[VALUE_TEXT], uint32_t ms);
+/* The candidate nearest to `text`, or NULL when none is near. */
+const char *value_nearest(const char *text, const char *const *candidates, size_t n);
+
+#define DAY_MS         (24u * 60 * 60 * 1000)
+#define BODY_BYTES_MAX (1ull << 50)
+
+/* check.c: what refers to what, once all sections are compiled. */
+void check_all(struct load *load);
+
+/* One kind of section each. */
+void process_compile(struct load *load, cfg_t *top);
+/* A numeric address with a port, or unix:PATH; else a fault and false. */
+bool address_compile(struct load *load, const char *what, const struct value *value,
+                     struct addr *ret);
+void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret);
+void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
+void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret);
+/* respond, redirect, request_headers, response_headers; the route's path is compiled. */
+void answer_compile(struct load *load, cfg_t *sec, struct conf_route *route);
+void edit_compile(struct load *load, cfg_t *sec, struct conf_route *route);
+
+/* template.c. `what` begins messages; `allow` is a set of 1u << enum template_var. */
+#define TEMPLATE_ALL (~0u)
+void template_compile(struct load *load, int line, const char *what, struct str text,
+                      unsigned allow, const struct conf_route *route, struct template *ret);
+/* As one writes it. */
+void template_put(const struct template *template, const struct conf_route *route, FILE *out);
+
+/* pattern.c: a path pattern, segment by segment. */
+enum segment_kind { SEGMENT_LITERAL, SEGMENT_ONE, SEGMENT_REST };
+/* Takes the next segment off `rest` (which begins with "/"); false at the end. *ret_text is
+ * the literal, or the name. */
+bool pattern_next(struct str *rest, enum segment_kind *ret_kind, struct str *ret_text);
+bool pattern_is_name(struct str s); /* of a capture */
+/* Checks route->path and fills its captures. */
+void pattern_compile(struct load *load, int line, struct conf_route *route);
+
+#endif

@@ -1,0 +1,101 @@
+/* The options of the whole process: the top level, admin and the two logs. */
+#include <sched.h>
+
+#include "conf/load.h"
+
+#define WORKERS_MAX 256
+
+static uint32_t usable_cores(void)
+{
+    cpu_set_t set;
+    /* more cores than the set has room for: the call fails, and one worker always works */
+    int n = sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+    return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (uint32_t)n;
+}
+
+static void workers_compile(struct load *load, cfg_t *top)
+{
+    struct conf *conf = load->conf;
+    const struct value *value = value_get(top, "workers");
+    conf->workers_auto = !value || strcmp(value->text, "auto") == 0;
+    conf->workers = usable_cores();
+    uint64_t number;
+    if (conf->workers_auto)
+        return;
+    if (str_to_u64(str_of(value->text), WORKERS_MAX, &number) || number < 1)
+        load_fault(load, value->line, "workers is %s, expected auto or 1 to %d",
+                   value->text[0] ? value->text : "empty", WORKERS_MAX);
+    else
+        conf->workers = (uint32_t)number;
+}
+
+static void admin_compile(struct load *load, cfg_t *sec)
+{
+    struct conf *conf = load->conf;
+    const struct value *value = value_get(sec, "listen");
+    if (!value)
+        load_fault(load, value_line(sec), "admin has no listen, expected an address");
+    else if (address_compile(load, "admin.listen", value, &conf->admin))
+        conf->has_admin = true;
+}
+
+static void sample_compile(struct load *load, cfg_t *sec)
+{
+    const struct value *value = value_get(sec, "sample");
+    uint64_t number;
+    if (!value)
+        return;
+    if (strncmp(value->text, "1/", 2) != 0 ||
+        str_to_u64(str_of(value->text + 2), 1000000, &number) || number < 1)
+        load_fault(load, value->line,
+                   "access_log.sample is %s, expected \"1/N\" with N from 1 to 1000000",
+                   value->text[0] ? value->text : "empty");
+    else
+        load->conf->access_log.sample = (uint32_t)number;
+}
+
+static void access_log_compile(struct load *load, cfg_t *sec)
+{
+    static const char *const formats[] = {"json", "combined", NULL};
+    struct conf *conf = load->conf;
+    unsigned format = 0;
+    value_text(load, sec, "path", &conf->access_log.path);
+    value_word(load, sec, "format", formats, &format);
+    conf->access_log.combined = format == 1;
+    sample_compile(load, sec);
+    value_time(load, sec, "slower_than", 0, DAY_MS, &conf->access_log.slower_than);
+}
+
+static void error_log_compile(struct load *load, cfg_t *sec)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+    struct conf *conf = load->conf;
+    unsigned level = conf->error_log.level;
+    value_text(load, sec, "path", &conf->error_log.path);
+    value_word(load, sec, "level", levels, &level);
+    conf->error_log.level = (enum log_level)level;
+    if (conf->error_log.path && strcmp(conf->error_log.path, "off") == 0)
+        load_fault(load, value_get(sec, "path")->line,
+                   "error_log.path is off, expected \"-\" or a file: faults must be told");
+}
+
+void process_compile(struct load *load, cfg_t *top)
+{
+    struct conf *conf = load->conf;
+    cfg_t *sec;
+    conf->drain_timeout = 30000;
+    conf->access_log.path = load_copy(load, STR("-"));
+    conf->access_log.sample = 1;
+    conf->error_log.path = load_copy(load, STR("-"));
+    conf->error_log.level = LOG_INFO;
+    workers_compile(load, top);
+    value_text(load, top, "user", &conf->user);
+    value_text(load, top, "pid_file", &conf->pid_file);
+    value_time(load, top, "drain_timeout", 0, DAY_MS, &conf->drain_timeout);
+    if ((sec = value_section(top, "admin")))
+        admin_compile(load, sec);
+    if ((sec = value_section(top, "access_log")))
+        access_log_compile(load, sec);
+    if ((sec = value_section(top, "error_log")))
+        error_log_compile(load, sec);
+}

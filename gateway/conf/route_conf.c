@@ -1,0 +1,218 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "conf/load.h"
+#include "http/head.h"
+#include "http/path.h"
+
+static bool is_label(struct str label)
+{
+    if (label.n < 1 || label.n > 63 || label.p[0] == '-' || label.p[label.n - 1] == '-')
+        return false;
+    for (size_t i = 0; i < label.n; i++) {
+        char c = label.p[i];
+        if ((c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_')
+            return false;
+    }
+    return true;
+}
+
+/* A name, an IPv4 address, an IPv6 address in brackets, or "*." and a name. */
+static bool is_host_pattern(struct str host)
+{
+    struct addr addr;
+    if (host.n > 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        return addr_parse_ip((struct str){host.p + 1, host.n - 2}, &addr) == 0 &&
+               addr.sa.sa_family == AF_INET6;
+    if (host.n > 2 && host.p[0] == '*' && host.p[1] == '.')
+        host = (struct str){host.p + 2, host.n - 2};
+    if (host.n > 253)
+        return false;
+    for (;;) {
+        const char *dot = memchr(host.p, '.', host.n);
+        size_t n = dot ? (size_t)(dot - host.p) : host.n;
+        if (!is_label((struct str){host.p, n}))
+            return false;
+        if (!dot)
+            return true;
+        host = (struct str){dot + 1, host.n - n - 1};
+    }
+}
+
+/* A list of texts, each once. */
+static void list_compile(struct load *load, cfg_t *sec, const char *name, bool fold,
+                         struct conf_strs *ret)
+{
+    size_t count = value_count(sec, name);
+    ret->list = load_alloc(load, count, sizeof(*ret->list));
+    for (size_t i = 0; ret->list && i < count; i++) {
+        const struct value *value = value_at(sec, name, i);
+        char *copy = load_copy(load, str_of(value->text));
+        if (!copy)
+            return;
+        for (char *p = copy; fold && *p; p++)
+            *p = ascii_lower(*p);
+        for (size_t j = 0; j < ret->count; j++)
+            if (strcmp(ret->list[j], copy) == 0)
+                load_fault(load, value->line, "route.%s has \"%s\" twice, expected once", name,
+                           copy);
+        ret->list[ret->count++] = copy;
+    }
+    cfg_opt_t *option = cfg_getopt(sec, name);
+    if (count == 0 && option->flags & CFGF_MODIFIED)
+        load_fault(load, value_line(sec),
+                   "route.%s is empty: nothing would match, leave it out for all", name);
+}
+
+static void hosts_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    list_compile(load, sec, "host", true, &ret->hosts);
+    for (size_t i = 0; i < ret->hosts.count; i++)
+        if (!is_host_pattern(str_of(ret->hosts.list[i])))
+            load_fault(load, value_at(sec, "host", i)->line,
+                       "route.host has \"%s\", expected a name or IP address without port "
+                       "(api.example.com, [::1]) or *. and a name (*.example.org)",
+                       ret->hosts.list[i]);
+}
+
+static void methods_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    list_compile(load, sec, "methods", false, &ret->methods);
+    for (size_t i = 0; i < ret->methods.count; i++) {
+        struct str method = str_of(ret->methods.list[i]);
+        const struct value *value = value_at(sec, "methods", i);
+        const char *known = NULL;
+        for (int m = M_OTHER + 1; m < METHOD_COUNT; m++)
+            if (str_eq_nocase(method, method_names[m]) && method_of(method) != (enum method)m)
+                known = method_names[m].p;
+        if (known)
+            load_fault(load, value->line, "route.methods has \"%s\", did you mean %s?",
+                       value->text, known);
+        else if (!head_is_token(method) || method.n > 32)
+            load_fault(load, value->line,
+                       "route.methods has \"%s\", expected methods such as GET or POST",
+                       value->text);
+        else if (method_of(method) == M_CONNECT)
+            load_fault(load, value->line, "route.methods has CONNECT, which is always refused");
+    }
+}
+
+/* "/api" of "/api/users/{id}": whole literal segments at the beginning of the path. */
+static bool is_literal_prefix(struct str prefix, struct str path)
+{
+    if (prefix.n < 2 || prefix.p[0] != '/' || prefix.p[prefix.n - 1] == '/' ||
+        memchr(prefix.p, '{', prefix.n) || path.n < prefix.n ||
+        memcmp(prefix.p, path.p, prefix.n) != 0)
+        return false;
+    return path.n == prefix.n || path.p[prefix.n] == '/';
+}
+
+static void strip_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    const struct value *value = value_get(sec, "strip_prefix");
+    if (!value)
+        return;
+    if (!is_literal_prefix(str_of(value->text), str_of(ret->path)))
+        load_fault(load, value->line,
+                   "route.strip_prefix is \"%s\", expected whole segments that route.path (%s) "
+                   "begins with, without a / at the end",
+                   value->text, ret->path);
+    else
+        ret->strip_prefix = load_copy(load, str_of(value->text));
+}
+
+/* Literals in a request's target: path bytes of RFC 3986 3.3. A `?` would be a query. */
+static bool is_path_text(struct str text)
+{
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if (c <= ' ' || c >= 0x7f || strchr("?#\"<>\\^`{|}", c))
+            return false;
+        uint64_t byte;
+        if (c == '%' &&
+            (text.n - i < 3 || str_hex_to_u64((struct str){text.p + i + 1, 2}, 255, &byte)))
+            return false;
+    }
+    return true;
+}
+
+static void rewrite_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    const struct value *value = value_get(sec, "rewrite");
+    /* what a header holds is no path: it could end the target and begin another request */
+    unsigned allow = 1u << VAR_LITERAL | 1u << VAR_CAPTURE | 1u << VAR_PATH |
+                     1u << VAR_REQUEST_ID | 1u << VAR_HOST | 1u << VAR_CLIENT_IP;
+    if (!value)
+        return;
+    template_compile(load, value->line, "route.rewrite", str_of(value->text), allow, ret,
+                     &ret->rewrite);
+    const struct template_part *first = ret->rewrite.parts;
+    bool ok = ret->rewrite.count &&
+              (first->var == VAR_LITERAL ? first->text.p[0] == '/' : first->var == VAR_PATH);
+    for (size_t i = 0; i < ret->rewrite.count; i++)
+        ok &= first[i].var != VAR_LITERAL || is_path_text(first[i].text);
+    if (!ok)
+        load_fault(load, value->line,
+                   "route.rewrite is \"%s\", expected a path that begins with /, without query",
+                   value->text);
+    if (value_get(sec, "strip_prefix"))
+        load_fault(load, value->line,
+                   "route has both strip_prefix and rewrite, expected one of them");
+}
+
+/* Options that only mean something with a backend. */
+static void backend_only(struct load *load, cfg_t *sec, const struct conf_route *route)
+{
+    static const char *const names[] = {"strip_prefix", "rewrite", "timeout"};
+    const char *action = route->action == ACTION_RESPOND ? "respond" : "redirect";
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (value_get(sec, names[i]))
+            load_fault(load, value_get(sec, names[i])->line,
+                       "route.%s has no effect with %s, expected upstream", names[i], action);
+    cfg_t *sub = value_section(sec, "request_headers");
+    if (sub)
+        load_fault(load, value_line(sub),
+                   "route.request_headers has no effect with %s, expected upstream", action);
+}
+
+static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    const struct value *upstream = value_get(sec, "upstream");
+    unsigned actions = (upstream != NULL) + (value_section(sec, "respond") != NULL) +
+                       (value_section(sec, "redirect") != NULL);
+    if (actions != 1)
+        load_fault(
+            load, value_line(sec),
+            "route \"%s\" has %s of upstream, respond and redirect, expected exactly one",
+            ret->name,
+            actions == 0   ? "none"
+            : actions == 2 ? "two"
+                           : "all three");
+    ret->action = ACTION_UPSTREAM;
+    if (upstream)
+        ret->upstream = load_copy(load, str_of(upstream->text));
+    answer_compile(load, sec, ret);
+    if (actions == 1 && ret->action != ACTION_UPSTREAM)
+        backend_only(load, sec, ret);
+}
+
+void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    const struct value *path = value_get(sec, "path");
+    ret->body_bytes = UINT64_MAX;
+    ret->access_log = true;
+    list_compile(load, sec, "listener", false, &ret->listeners);
+    hosts_compile(load, sec, ret);
+    ret->path = load_copy(load, str_of(path ? path->text : "/{rest...}"));
+    if (!ret->path)
+        return;
+    pattern_compile(load, path ? path->line : value_line(sec), ret);
+    methods_compile(load, sec, ret);
+    action_compile(load, sec, ret);
+    strip_compile(load, sec, ret);
+    rewrite_compile(load, sec, ret);
+    edit_compile(load, sec, ret);
+    value_time(load, sec, "timeout", 0, DAY_MS, &ret->timeout);
+    value_size(load, sec, "body_bytes", 0, BODY_BYTES_MAX, &ret->body_bytes);
+    value_bool(load, sec, "access_log", &ret->access_log);
+}

@@ -1,0 +1,177 @@
+#include "conf/load.h"
+#include "http/head.h"
+
+/* A numeric address, unix:PATH, or NAME:PORT, which is resolved later. */
+static bool is_server_address(struct str text)
+{
+    struct addr addr;
+    struct str host;
+    uint16_t port;
+    if (addr_parse(text, &addr) == 0)
+        return addr.sa.sa_family == AF_UNIX ||
+               (addr.sa.sa_family == AF_INET ? addr.in4.sin_port : addr.in6.sin6_port);
+    return addr_split_name(text, &host, &port) == 0 && port;
+}
+
+static void server_compile(struct load *load, cfg_t *sec, const struct conf_upstream *upstream,
+                           struct conf_server *ret)
+{
+    int line = value_line(sec);
+    ret->where = load_where(load, line);
+    ret->text = load_copy(load, str_of(value_title(sec)));
+    ret->weight = 1;
+    if (!ret->text)
+        return;
+    if (!is_server_address(str_of(ret->text)))
+        load_fault(load, line,
+                   "server \"%s\" is no address, expected IP:PORT, NAME:PORT or unix:PATH",
+                   ret->text);
+    for (const struct conf_server *other = upstream->servers; other < ret; other++)
+        if (other->text && strcmp(other->text, ret->text) == 0) {
+            load_fault(load, line,
+                       "server \"%s\" stands twice in upstream \"%s\", first at %s:%d",
+                       ret->text, upstream->name, other->where.file, other->where.line);
+            break;
+        }
+    value_number(load, sec, "weight", 1, 1000, &ret->weight);
+    value_bool(load, sec, "backup", &ret->backup);
+}
+
+static void servers_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    size_t count = value_count(sec, "server"), backups = 0;
+    ret->servers = load_alloc(load, count, sizeof(*ret->servers));
+    if (!ret->servers)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        server_compile(load, cfg_getnsec(sec, "server", (unsigned)i), ret, &ret->servers[i]);
+        backups += ret->servers[i].backup;
+    }
+    ret->server_count = count;
+    if (count == 0)
+        load_fault(load, value_line(sec),
+                   "upstream \"%s\" has no server, expected at least one", ret->name);
+    else if (backups == count)
+        load_fault(load, value_line(sec),
+                   "upstream \"%s\" has only backup servers, expected at least one that is not",
+                   ret->name);
+}
+
+static void hash_on_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    const struct value *value = value_get(sec, "hash_on");
+    if (!value)
+        return;
+    struct str text = str_of(value->text), name = {0};
+    if (str_eq(text, STR("client_ip"))) {
+        ret->hash_on = HASH_CLIENT_IP;
+        return;
+    }
+    if (str_eq(text, STR("path"))) {
+        ret->hash_on = HASH_PATH;
+        return;
+    }
+    if (text.n > 7 && memcmp(text.p, "header:", 7) == 0) {
+        ret->hash_on = HASH_HEADER;
+        name = (struct str){text.p + 7, text.n - 7};
+    } else if (text.n > 7 && memcmp(text.p, "cookie:", 7) == 0) {
+        ret->hash_on = HASH_COOKIE;
+        name = (struct str){text.p + 7, text.n - 7};
+    }
+    if (!name.p || !head_is_token(name))
+        load_fault(
+            load, value->line,
+            "upstream.hash_on is %s, expected client_ip, header:NAME, cookie:NAME or path",
+            text.n ? text.p : "empty");
+    else
+        ret->hash_name = load_copy(load, name);
+}
+
+static void pool_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    value_number(load, sec, "idle", 0, 65535, &ret->pool.idle);
+    value_number(load, sec, "connections", 1, 65535, &ret->pool.connections);
+    value_number(load, sec, "requests", 0, 1000000000, &ret->pool.requests);
+    value_time(load, sec, "idle_timeout", 0, DAY_MS, &ret->pool.idle_timeout);
+    value_time(load, sec, "lifetime", 0, DAY_MS, &ret->pool.lifetime);
+    if (ret->pool.idle > ret->pool.connections) {
+        if (value_get(sec, "idle") && value_get(sec, "connections"))
+            load_fault(load, value_get(sec, "idle")->line,
+                       "pool.idle is %u, expected at most pool.connections, which is %u",
+                       ret->pool.idle, ret->pool.connections);
+        ret->pool.idle = ret->pool.connections;
+    }
+    if (ret->pool.warm > ret->pool.idle)
+        ret->pool.warm = ret->pool.idle;
+    value_number(load, sec, "warm", 0, 65535, &ret->pool.warm);
+    if (ret->pool.warm > ret->pool.idle)
+        load_fault(load, value_get(sec, "warm")->line,
+                   "pool.warm is %u, expected at most pool.idle, which is %u", ret->pool.warm,
+                   ret->pool.idle);
+}
+
+static void timeouts_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    value_time(load, sec, "connect", 1, DAY_MS, &ret->timeouts.connect);
+    value_time(load, sec, "response", 1, DAY_MS, &ret->timeouts.response);
+    value_time(load, sec, "idle", 1, DAY_MS, &ret->timeouts.idle);
+    value_time(load, sec, "total", 0, DAY_MS, &ret->timeouts.total);
+}
+
+static const struct {
+    const char *word;
+    unsigned bit;
+} retry_words[] = {
+    {"connect", RETRY_CONNECT}, {"reset", RETRY_RESET}, {"timeout", RETRY_TIMEOUT},
+    {"502", RETRY_502},         {"503", RETRY_503},     {"504", RETRY_504},
+};
+
+static void retry_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    value_number(load, sec, "attempts", 0, 10, &ret->retry.attempts);
+    value_share(load, sec, "budget", &ret->retry.budget_permille);
+    cfg_opt_t *on = cfg_getopt(sec, "on");
+    if (on->flags & CFGF_MODIFIED)
+        ret->retry.on = 0;
+    for (size_t i = 0; i < value_count(sec, "on"); i++) {
+        const struct value *value = value_at(sec, "on", i);
+        unsigned bit = 0;
+        for (size_t w = 0; w < sizeof(retry_words) / sizeof(*retry_words); w++)
+            if (strcmp(value->text, retry_words[w].word) == 0)
+                bit = retry_words[w].bit;
+        if (!bit)
+            load_fault(load, value->line,
+                       "retry.on has \"%s\", expected connect, reset, timeout, 502, 503 or 504",
+                       value->text);
+        ret->retry.on |= bit;
+    }
+}
+
+void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    static const char *const balances[] = {"round_robin", "least_requests", "two_choices",
+                                           "hash", NULL};
+    unsigned balance = BALANCE_ROUND_ROBIN;
+    cfg_t *sub;
+    ret->pool.warm = 1;
+    ret->pool.idle = 64;
+    ret->pool.connections = 1024;
+    ret->pool.idle_timeout = 60000;
+    ret->pool.lifetime = 600000;
+    ret->timeouts.connect = 1000;
+    ret->timeouts.response = 30000;
+    ret->timeouts.idle = 60000;
+    ret->retry.attempts = 1;
+    ret->retry.budget_permille = 200;
+    ret->retry.on = RETRY_CONNECT | RETRY_RESET;
+    servers_compile(load, sec, ret);
+    value_word(load, sec, "balance", balances, &balance);
+    ret->balance = (enum balance)balance;
+    hash_on_compile(load, sec, ret);
+    if ((sub = value_section(sec, "pool")))
+        pool_compile(load, sub, ret);
+    if ((sub = value_section(sec, "timeouts")))
+        timeouts_compile(load, sub, ret);
+    if ((sub = value_section(sec, "retry")))
+        retry_compile(load, sub, ret);
+}
