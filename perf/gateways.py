@@ -1,13 +1,13 @@
 """The gateways under measurement, configured alike: one worker, no access log, upstream
-connections kept open (at most KEEP unused), X-Forwarded-For added, bodies passed on as they
-come."""
+connections kept open (at most KEEP unused for each server), X-Forwarded-For added, bodies
+passed on as they come."""
 import getpass
 import grp
 import http.client
 import os
 import tempfile
 
-from rig import Trouble, first_line, free_port, port_answers, read, tree, wait_for
+from rig import Trouble, first_line, free_port, is_listening, read, tree, wait_for
 
 KEEP = 128 # unused upstream connections a gateway may keep
 NAMES = ["postern", "nginx", "haproxy", "relay"]
@@ -38,7 +38,7 @@ class Gateway:
         return self
 
     def is_up(self):
-        return self.process.poll() is not None or port_answers(self.port)
+        return self.process.poll() is not None or is_listening(self.port)
 
     def stop(self, seconds=5):
         if self.process:
@@ -171,17 +171,23 @@ route "all" {{ path = "/{{rest...}}" upstream = app }}
     def command(self):
         return [self.rig.postern, "-c", f"{self.dir}/gateway.conf"]
 
+    def ask(self, path):
+        """(status, body) from the admin listener"""
+        c = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=5)
+        try:
+            c.request("GET", path)
+            r = c.getresponse()
+            return r.status, r.read()
+        finally:
+            c.close()
+
     def is_up(self):
         if self.process.poll() is not None:
             return True
         try:
-            c = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=2)
-            c.request("GET", "/readyz")
-            return c.getresponse().status == 200
+            return self.ask("/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            c.close()
 
 
 KINDS = {k.name: k for k in (Postern, Nginx, Haproxy, Relay)}

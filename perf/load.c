@@ -247,7 +247,7 @@ static void run(unsigned long total, double rate)
             deadline = t + GRACE_SECS;
         else if (t > deadline)
             break;
-        struct timespec wait = {.tv_sec = 1};
+        struct timespec wait = {.tv_sec = done + failed_all < total ? 1 : 0};
         if (rate > 0 && sent < total && idle_count) {
             double left = started + (double)sent / rate - now();
             left = left < 0 ? 0 : left > 1 ? 1 : left;
