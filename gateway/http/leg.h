@@ -26,21 +26,25 @@ struct leg_fault {
     uint64_t limit, actual; /* where a limit was met; both 0: none */
     int err;                /* errno, where there is one */
     bool untouched;         /* up: not one byte of the request reached the socket */
+    bool silent;            /* up: not one byte of the response came */
 };
 
 /* What a leg tells its exchange. */
 struct leg_events {
-    /* up only: a response's head, interim ones (1xx) too. Lives in the exchange's arena. */
+    /* The message's head; up: interim ones (1xx) too. Lives in the exchange's arena. */
     void (*on_head)(struct leg *leg, struct head *head);
     /* A piece of body; the exchange owns the slice's reference. */
     void (*on_body)(struct leg *leg, struct slice slice);
     /* The message that arrives is complete. `trailers` NULL: none; lives in the arena. In a
      * tunnel: the peer sends no more. */
     void (*on_end)(struct leg *leg, struct head *trailers);
-    /* What waits to be written fell below the low mark after leg_is_full was true. */
+    /* What waits to be written fell below the low mark. Also told when it never was full. */
     void (*on_room)(struct leg *leg);
-    /* All that was sent, up to and with send_end, has been taken by the kernel. */
+    /* down only: all that was sent, up to and with send_end, has been taken by the kernel. */
     void (*on_sent)(struct leg *leg);
+    /* down only: the request is malformed, too large or too slow. It can still be answered;
+     * nothing more of it arrives, and the connection closes behind the answer. */
+    void (*on_bad)(struct leg *leg, const struct leg_fault *fault);
     /* The leg is over before its time. */
     void (*on_gone)(struct leg *leg, const struct leg_fault *fault);
 };
@@ -54,7 +58,7 @@ struct leg_ops {
     void (*send_body)(struct leg *leg, struct slice slice); /* takes the reference */
     /* The message is complete. In a tunnel: half-close. */
     void (*send_end)(struct leg *leg, const struct head *trailers);
-    /* Stop and go on delivering on_body. What has been read already may still come. */
+    /* Stop and go on delivering on_body and on_end. Resuming delivers later in the turn. */
     void (*pause)(struct leg *leg);
     void (*resume)(struct leg *leg);
     /* From now on bytes pass both ways without framing (after a 101). */
@@ -64,8 +68,9 @@ struct leg_ops {
     void (*abort)(struct leg *leg);
     /* Bytes given to send_* that the kernel has not taken. */
     size_t (*pending)(const struct leg *leg);
-    /* The exchange is done with a leg that ended well: sent and received to the end. For a
-     * down leg whose request body is still coming the codec drains or closes. */
+    /* The exchange is done with a leg whose answer ended well. Down: told after on_sent; if the
+     * request's body is still coming the codec drains or closes. Up: the connection can be used
+     * again if the request was sent to its end too. The leg calls nothing any more. */
     void (*release)(struct leg *leg);
 };
 

@@ -1,0 +1,79 @@
+/* One event loop: a libevent base, its timers, its memory, its mailbox. One for each worker,
+ * and one for the main thread.
+ *
+ * A turn is: wait, run the callbacks, and after each of them the tasks it left behind (flush
+ * what was written, deliver what was held back); at the end bury what died. Objects are never
+ * freed inside a callback of their own: loop_bury keeps them until the turn is over.
+ * Everything but loop_post is for the loop's own thread. */
+#ifndef POSTERN_NET_LOOP_H
+#define POSTERN_NET_LOOP_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <pthread.h>
+
+#include "base/block.h"
+#include "base/clock.h"
+#include "net/deadline.h"
+
+struct loop;
+
+/* Something to do before the loop waits again. Zeroed memory is a task that is not queued. */
+struct task {
+    struct task *next;
+    void (*run)(struct task *task);
+    bool queued;
+};
+
+/* What waits to be freed. */
+struct grave {
+    struct grave *next;
+    void (*bury)(struct grave *grave);
+};
+
+/* A letter from any thread; `run` is called on the loop's thread and owns it. */
+struct message {
+    struct message *next;
+    void (*run)(struct message *message);
+};
+
+struct seg; /* net/stream */
+
+struct loop {
+    struct event_base *base;
+    uint64_t now; /* ns, monotonic; refreshed at every callback */
+    struct block_pool blocks;
+    struct slab chunks; /* ARENA_CHUNK bytes each */
+    struct slab segs;   /* net/stream's */
+    struct wheel wheel;
+    struct event timer;
+    uint64_t timer_at;
+    struct task *first_task, **last_task;
+    struct grave *graves;
+    bool stop, in_tasks;
+
+    int mail_fd;
+    struct event mail;
+    pthread_mutex_t mail_lock;
+    struct message *first_mail, **last_mail;
+};
+
+int loop_init(struct loop *loop); /* 0 or -errno */
+/* Buries what is left and gives back all memory; everything that used the loop is closed. */
+void loop_done(struct loop *loop);
+void loop_run(struct loop *loop); /* until loop_stop */
+void loop_stop(struct loop *loop);
+
+/* Around every callback that libevent calls: take the time; run the tasks. */
+void loop_enter(struct loop *loop);
+void loop_leave(struct loop *loop);
+
+void loop_task(struct loop *loop, struct task *task); /* once, however often it is asked */
+void loop_cancel(struct loop *loop, struct task *task);
+void loop_bury(struct loop *loop, struct grave *grave, void (*bury)(struct grave *));
+void loop_post(struct loop *loop, struct message *message); /* any thread */
+
+/* In `ms` milliseconds from now; 0 switches it off (INTERFACE: no limit). */
+void loop_deadline(struct loop *loop, struct deadline *deadline, uint64_t ms);
+
+#endif

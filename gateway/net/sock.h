@@ -1,0 +1,22 @@
+/* Sockets: listening, accepting, connecting. All are non-blocking and close-on-exec. */
+#ifndef POSTERN_NET_SOCK_H
+#define POSTERN_NET_SOCK_H
+
+#include "net/addr.h"
+
+/* Binds and listens. `reuse_port`: other sockets of ours listen on the same address, the
+ * kernel shares connections out. A unix path is taken over when nobody listens on it.
+ * 0 or -errno. */
+int sock_listen(const struct addr *addr, bool reuse_port, int *ret_fd);
+/* One connection. 0 or -errno: -EAGAIN none waits, -EMFILE and kin: out of descriptors. */
+int sock_accept(int fd, int *ret_fd, struct addr *ret_peer);
+/* Starts to connect. 0: connected at once; 1: on its way; else -errno. */
+int sock_connect(const struct addr *addr, int *ret_fd);
+/* What became of a connection on its way: 0 or -errno. */
+int sock_error(int fd);
+/* TCP_NODELAY; nothing happens on a unix socket. */
+void sock_no_delay(int fd);
+/* The next close sends a reset instead of an orderly end. */
+void sock_reset_on_close(int fd);
+
+#endif

@@ -1,0 +1,523 @@
+#include "net/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define READ_ROUNDS 4    /* reads in one wake-up, so that one socket cannot starve others */
+#define READ_ROOM   2048 /* less room than this in a block is not worth a read */
+#define COPY_MAX    1024 /* pieces up to this size are copied rather than listed */
+#define WRITE_SEGS  64
+
+#ifndef NDEBUG
+/* POSTERN_FAULT=short-read: one byte a read; =eagain: every other call pretends that the
+ * kernel is not ready. What loopback never shows. */
+enum fault { FAULT_UNKNOWN, FAULT_NONE, FAULT_SHORT, FAULT_EAGAIN };
+
+static enum fault fault_now(void)
+{
+    static _Thread_local enum fault kind;
+    static _Thread_local unsigned turn;
+    if (kind == FAULT_UNKNOWN) {
+        const char *text = getenv("POSTERN_FAULT");
+        kind = text && strcmp(text, "short-read") == 0 ? FAULT_SHORT
+               : text && strcmp(text, "eagain") == 0   ? FAULT_EAGAIN
+                                                       : FAULT_NONE;
+    }
+    return kind == FAULT_EAGAIN && turn++ % 2 ? FAULT_NONE : kind;
+}
+#endif
+
+static ssize_t io_recv(struct stream *s, char *p, size_t n)
+{
+#ifndef NDEBUG
+    enum fault kind = fault_now();
+    if (kind == FAULT_EAGAIN) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (kind == FAULT_SHORT)
+        n = 1;
+#endif
+    ssize_t got;
+    do
+        got = recv(s->fd, p, n, 0);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static ssize_t io_send(struct stream *s, struct iovec *iov, size_t count)
+{
+#ifndef NDEBUG
+    enum fault kind = fault_now();
+    if (kind == FAULT_EAGAIN) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (kind == FAULT_SHORT)
+        count = iov->iov_len = 1;
+#endif
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+    ssize_t sent;
+    do
+        sent = count == 1 ? send(s->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                          : sendmsg(s->fd, &msg, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent;
+}
+
+/* ---- reading ---- */
+
+static void drop_in(struct stream *s)
+{
+    block_unref(s->in);
+    s->in = NULL;
+    s->r = s->w = 0;
+}
+
+/* An idle connection holds no block. */
+static void drop_in_if_empty(struct stream *s)
+{
+    if (s->in && s->r == s->w)
+        drop_in(s);
+}
+
+/* Room behind the unread bytes, which stay in one piece. */
+static bool make_room(struct stream *s)
+{
+    uint32_t unread = s->w - s->r;
+    if (s->in) {
+        if (!unread && s->in->refs == 1 && (s->in->cap == BLOCK_LARGE) == s->grow) {
+            s->r = s->w = 0;
+            return true;
+        }
+        /* Bytes behind `w` are in nobody's slice. */
+        if (s->in->cap - s->w >= READ_ROOM && (unread || s->in->refs > 1))
+            return true;
+        if (unread && s->in->refs == 1 && s->r >= READ_ROOM) {
+            memmove(s->in->data, s->in->data + s->r, unread);
+            s->r = 0;
+            s->w = unread;
+            return true;
+        }
+    }
+    bool large = s->grow || unread > BLOCK_SMALL - READ_ROOM;
+    struct block *block = block_take(&s->loop->blocks, large ? BLOCK_LARGE : BLOCK_SMALL);
+    if (!block)
+        return false;
+    if (unread)
+        memcpy(block->data, s->in->data + s->r, unread);
+    block_unref(s->in);
+    s->in = block;
+    s->r = 0;
+    s->w = unread;
+    return block->cap > unread;
+}
+
+static void stop_reading(struct stream *s)
+{
+    if (s->read_armed)
+        event_del(&s->ev_read);
+    s->read_armed = false;
+}
+
+static void fail(struct stream *s, int err)
+{
+    s->err = err;
+    stop_reading(s);
+    if (s->write_armed)
+        event_del(&s->ev_write);
+    s->write_armed = false;
+    s->ops->on_error(s, err);
+}
+
+/* One read. True: there may be more at once. */
+static bool read_once(struct stream *s)
+{
+    if (!make_room(s)) {
+        fail(s, s->in && s->w - s->r == BLOCK_LARGE ? EMSGSIZE : ENOMEM);
+        return false;
+    }
+    uint32_t room = s->in->cap - s->w;
+    ssize_t n = io_recv(s, s->in->data + s->w, room);
+    if (n < 0) {
+        if (errno != EAGAIN)
+            fail(s, errno);
+        return false;
+    }
+    if (n == 0) {
+        s->eof = true;
+        stop_reading(s);
+        s->ops->on_eof(s);
+        return false;
+    }
+    s->w += (uint32_t)n;
+    s->read_total += (uint64_t)n;
+    s->grow = s->in->cap == BLOCK_LARGE ? (uint32_t)n >= BLOCK_SMALL : (uint32_t)n == room;
+    s->ops->on_read(s);
+    return (uint32_t)n == room;
+}
+
+static void read_more(struct stream *s)
+{
+    for (int round = 0; round < READ_ROUNDS; round++) {
+        if (s->fd < 0 || s->paused || s->err || s->eof || !read_once(s))
+            break;
+        if (round + 1 < READ_ROUNDS)
+            loop_leave(s->loop); /* pass it on while it is in the cache */
+    }
+    if (s->fd >= 0)
+        drop_in_if_empty(s);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct stream *s = arg;
+    loop_enter(s->loop);
+    if (s->paused)
+        stop_reading(s); /* only now: most pauses end before anything arrives */
+    else
+        read_more(s);
+    loop_leave(s->loop);
+}
+
+/* What was held back by a pause. */
+static void deliver(struct task *task)
+{
+    struct stream *s = (struct stream *)((char *)task - offsetof(struct stream, deliver));
+    if (s->fd < 0 || s->paused || s->w == s->r)
+        return;
+    s->ops->on_read(s);
+    if (s->fd >= 0)
+        drop_in_if_empty(s);
+}
+
+void stream_skip(struct stream *s, size_t n)
+{
+    assert(n <= s->w - s->r);
+    s->r += (uint32_t)n;
+}
+
+struct slice stream_take(struct stream *s, size_t n)
+{
+    struct slice slice = {block_ref(s->in), s->in->data + s->r, n};
+    stream_skip(s, n);
+    return slice;
+}
+
+void stream_pause(struct stream *s)
+{
+    s->paused = true;
+}
+
+void stream_resume(struct stream *s)
+{
+    if (!s->paused || s->fd < 0)
+        return;
+    s->paused = false;
+    if (s->w > s->r)
+        loop_task(s->loop, &s->deliver);
+    if (!s->read_armed && !s->eof && !s->err && !s->connecting)
+        s->read_armed = event_add(&s->ev_read, NULL) == 0;
+}
+
+/* ---- writing ---- */
+
+static void drop_out(struct stream *s)
+{
+    while (s->first) {
+        struct seg *seg = s->first;
+        s->first = seg->next;
+        block_unref(seg->block);
+        slab_give(&s->loop->segs, seg);
+    }
+    s->last = &s->first;
+    s->pending = 0;
+    block_unref(s->tail);
+    s->tail = NULL;
+}
+
+static void ask_flush(struct stream *s)
+{
+    if (!s->write_armed)
+        loop_task(s->loop, &s->flush);
+}
+
+static struct seg *add_seg(struct stream *s, struct block *block, const char *p, size_t n)
+{
+    struct seg *seg = slab_take(&s->loop->segs);
+    if (!seg)
+        return NULL;
+    *seg = (struct seg){NULL, block, p, n};
+    *s->last = seg;
+    s->last = &seg->next;
+    return seg;
+}
+
+static struct seg *last_seg(struct stream *s)
+{
+    if (s->last == &s->first)
+        return NULL;
+    return (struct seg *)((char *)s->last - offsetof(struct seg, next));
+}
+
+/* Told from the flush, not from inside the call that wanted to write. */
+static void out_of_memory(struct stream *s)
+{
+    s->no_memory = true;
+    loop_task(s->loop, &s->flush);
+}
+
+char *stream_reserve(struct stream *s, size_t n)
+{
+    if (s->fd < 0 || s->err || s->no_memory)
+        return NULL;
+    if (!s->tail || s->tail->cap - s->tail_used < n) {
+        struct block *block =
+            block_take(&s->loop->blocks, n <= BLOCK_SMALL ? BLOCK_SMALL : BLOCK_LARGE);
+        if (!block) {
+            out_of_memory(s);
+            return NULL;
+        }
+        block_unref(s->tail);
+        s->tail = block;
+        s->tail_used = 0;
+    }
+    return s->tail->data + s->tail_used;
+}
+
+void stream_commit(struct stream *s, size_t n)
+{
+    const char *at = s->tail->data + s->tail_used;
+    struct seg *seg = last_seg(s);
+    if (!seg || seg->block != s->tail || seg->p + seg->n != at) {
+        seg = add_seg(s, s->tail, at, 0);
+        if (!seg) {
+            out_of_memory(s);
+            return;
+        }
+        block_ref(s->tail);
+    }
+    seg->n += n;
+    s->tail_used += (uint32_t)n;
+    s->pending += n;
+    ask_flush(s);
+}
+
+void stream_write(struct stream *s, const char *p, size_t n)
+{
+    while (n) {
+        size_t part = n < BLOCK_SMALL ? n : BLOCK_SMALL;
+        char *to = stream_reserve(s, part);
+        if (!to)
+            return;
+        memcpy(to, p, part);
+        stream_commit(s, part);
+        p += part;
+        n -= part;
+    }
+}
+
+void stream_write_slice(struct stream *s, struct slice slice)
+{
+    if (slice.n <= COPY_MAX) {
+        stream_write(s, slice.p, slice.n);
+        slice_drop(&slice);
+    } else if (s->fd < 0 || s->err || s->no_memory) {
+        slice_drop(&slice);
+    } else if (!add_seg(s, slice.block, slice.p, slice.n)) {
+        slice_drop(&slice);
+        out_of_memory(s);
+    } else {
+        s->pending += slice.n;
+        ask_flush(s);
+    }
+}
+
+static void taken(struct stream *s, size_t n)
+{
+    s->pending -= n;
+    s->written_total += n;
+    while (n) {
+        struct seg *seg = s->first;
+        if (n < seg->n) {
+            seg->p += n;
+            seg->n -= n;
+            return;
+        }
+        n -= seg->n;
+        s->first = seg->next;
+        if (!s->first)
+            s->last = &s->first;
+        block_unref(seg->block);
+        slab_give(&s->loop->segs, seg);
+    }
+}
+
+static void do_shutdown(struct stream *s)
+{
+    if (!s->shut_wanted || s->shut)
+        return;
+    s->shut = true;
+    shutdown(s->fd, SHUT_WR);
+}
+
+static void write_more(struct stream *s)
+{
+    size_t before = s->pending;
+    while (s->pending) {
+        struct iovec iov[WRITE_SEGS];
+        size_t count = 0, bytes = 0;
+        for (struct seg *seg = s->first; seg && count < WRITE_SEGS; seg = seg->next) {
+            iov[count++] = (struct iovec){(void *)(uintptr_t)seg->p, seg->n};
+            bytes += seg->n;
+        }
+        ssize_t n = io_send(s, iov, count);
+        if (n < 0 && errno != EAGAIN) {
+            int err = errno;
+            drop_out(s);
+            fail(s, err);
+            return;
+        }
+        if (n > 0)
+            taken(s, (size_t)n);
+        if (n < (ssize_t)bytes)
+            break;
+    }
+    if (s->pending) {
+        if (!s->write_armed)
+            s->write_armed = event_add(&s->ev_write, NULL) == 0;
+        s->ops->on_pending(s);
+        return;
+    }
+    if (s->write_armed)
+        event_del(&s->ev_write);
+    s->write_armed = false;
+    block_unref(s->tail);
+    s->tail = NULL;
+    do_shutdown(s);
+    if (before)
+        s->ops->on_drained(s);
+}
+
+static void flush(struct task *task)
+{
+    struct stream *s = (struct stream *)((char *)task - offsetof(struct stream, flush));
+    if (s->fd < 0 || s->err)
+        return;
+    if (s->no_memory)
+        fail(s, ENOMEM);
+    else if (!s->connecting && !s->write_armed)
+        write_more(s);
+}
+
+void stream_salvage(struct stream *s)
+{
+    while (s->fd >= 0 && !s->paused && !s->eof && make_room(s)) {
+        ssize_t n = io_recv(s, s->in->data + s->w, s->in->cap - s->w);
+        if (n < 0)
+            return;
+        if (n == 0) {
+            s->eof = true;
+            s->ops->on_eof(s);
+            return;
+        }
+        s->w += (uint32_t)n;
+        s->read_total += (uint64_t)n;
+        s->ops->on_read(s);
+    }
+}
+
+bool stream_has_news(const struct stream *s)
+{
+    char byte;
+    ssize_t n = recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+int stream_pending_error(struct stream *s)
+{
+    return s->fd < 0 ? 0 : -sock_error(s->fd);
+}
+
+void stream_shutdown(struct stream *s)
+{
+    s->shut_wanted = true;
+    ask_flush(s);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct stream *s = arg;
+    loop_enter(s->loop);
+    if (s->connecting) {
+        int err = -sock_error(s->fd);
+        s->connecting = false;
+        event_del(&s->ev_write);
+        s->write_armed = false;
+        if (err) {
+            fail(s, err);
+        } else {
+            if (!s->paused)
+                s->read_armed = event_add(&s->ev_read, NULL) == 0;
+            if (s->pending)
+                ask_flush(s);
+            s->ops->on_connected(s);
+        }
+    } else {
+        write_more(s);
+    }
+    loop_leave(s->loop);
+}
+
+/* ---- opening and closing ---- */
+
+int stream_open(struct stream *s, struct loop *loop, int fd, bool connecting,
+                const struct stream_ops *ops)
+{
+    *s = (struct stream){.loop = loop,
+                         .ops = ops,
+                         .fd = fd,
+                         .connecting = connecting,
+                         .last = &s->first,
+                         .flush.run = flush,
+                         .deliver.run = deliver};
+    event_assign(&s->ev_read, loop->base, fd, EV_READ | EV_PERSIST, on_readable, s);
+    event_assign(&s->ev_write, loop->base, fd, EV_WRITE | EV_PERSIST, on_writable, s);
+    if (connecting)
+        s->write_armed = event_add(&s->ev_write, NULL) == 0;
+    else
+        s->read_armed = event_add(&s->ev_read, NULL) == 0;
+    if (s->write_armed || s->read_armed)
+        return 0;
+    close(fd);
+    s->fd = -1;
+    return -ENOMEM;
+}
+
+void stream_close(struct stream *s)
+{
+    if (s->fd < 0)
+        return;
+    stop_reading(s);
+    if (s->write_armed)
+        event_del(&s->ev_write);
+    s->write_armed = false;
+    loop_cancel(s->loop, &s->flush);
+    loop_cancel(s->loop, &s->deliver);
+    drop_out(s);
+    drop_in(s);
+    close(s->fd);
+    s->fd = -1;
+}
+
+void stream_reset(struct stream *s)
+{
+    if (s->fd >= 0)
+        sock_reset_on_close(s->fd);
+    stream_close(s);
+}

@@ -1,0 +1,210 @@
+#include "up/cluster.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "up/balance.h"
+
+#define RING_POINTS 160        /* on the hash ring, for the server of the smallest weight */
+#define RING_MAX    (1u << 17) /* points in all; beyond that each server gets fewer */
+
+/* Slots of clusters that live; a slot is taken again when its cluster is gone. */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t *slots_used;
+static unsigned slots_words;
+
+static int slot_take(void)
+{
+    pthread_mutex_lock(&slots_lock);
+    unsigned word = 0;
+    while (word < slots_words && slots_used[word] == UINT64_MAX)
+        word++;
+    if (word == slots_words) {
+        uint64_t *more = mem_realloc(slots_used, (slots_words + 1) * sizeof(*more));
+        if (!more) {
+            pthread_mutex_unlock(&slots_lock);
+            return -1;
+        }
+        more[slots_words++] = 0;
+        slots_used = more;
+    }
+    unsigned bit = (unsigned)__builtin_ctzll(~slots_used[word]);
+    slots_used[word] |= 1ull << bit;
+    pthread_mutex_unlock(&slots_lock);
+    return (int)(word * 64 + bit);
+}
+
+static void slot_give(unsigned slot)
+{
+    pthread_mutex_lock(&slots_lock);
+    slots_used[slot / 64] &= ~(1ull << (slot % 64));
+    pthread_mutex_unlock(&slots_lock);
+}
+
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    while (b) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Smooth weighted round robin, run once around: each server appears as often as its weight
+ * says, spread as evenly as can be. 0 or -ENOMEM by a false return. */
+static bool expand(const struct server *servers, uint32_t from, uint32_t to,
+                   uint16_t **ret_order, uint32_t *ret_len)
+{
+    uint32_t divisor = 0, total = 0;
+    for (uint32_t i = from; i < to; i++)
+        divisor = gcd(servers[i].weight, divisor);
+    for (uint32_t i = from; i < to; i++)
+        total += servers[i].weight / divisor;
+    uint16_t *order = mem_alloc((total ? total : 1) * sizeof(*order));
+    int64_t *current = mem_zalloc((to - from + 1) * sizeof(*current));
+    if (!order || !current) {
+        mem_free(order);
+        mem_free(current);
+        return false;
+    }
+    for (uint32_t n = 0; n < total; n++) {
+        uint32_t best = from;
+        for (uint32_t i = from; i < to; i++) {
+            current[i - from] += servers[i].weight / divisor;
+            if (current[i - from] > current[best - from])
+                best = i;
+        }
+        current[best - from] -= total;
+        order[n] = (uint16_t)best;
+    }
+    mem_free(current);
+    *ret_order = order;
+    *ret_len = total;
+    return true;
+}
+
+struct point {
+    uint64_t hash;
+    uint16_t server;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+static bool make_ring(struct cluster *cluster)
+{
+    uint32_t smallest = UINT32_MAX, total = 0, unit = RING_POINTS;
+    for (uint32_t i = 0; i < cluster->primaries; i++) {
+        total += cluster->servers[i].weight;
+        if (cluster->servers[i].weight < smallest)
+            smallest = cluster->servers[i].weight;
+    }
+    while (unit > 1 && (uint64_t)unit * total / smallest > RING_MAX)
+        unit /= 2;
+    uint32_t len = unit * total / smallest;
+    struct point *points = mem_alloc((len + 1) * sizeof(*points));
+    cluster->ring_hashes = mem_alloc((len + 1) * sizeof(*cluster->ring_hashes));
+    cluster->ring_servers = mem_alloc((len + 1) * sizeof(*cluster->ring_servers));
+    if (!points || !cluster->ring_hashes || !cluster->ring_servers) {
+        mem_free(points);
+        return false;
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cluster->primaries; i++) {
+        const struct server *server = &cluster->servers[i];
+        uint64_t base = balance_hash(str_of(server->text));
+        for (uint32_t k = 0; k < unit * server->weight / smallest; k++) {
+            uint64_t seed[2] = {base, k};
+            points[n].hash = balance_hash((struct str){(const char *)seed, sizeof(seed)});
+            points[n++].server = (uint16_t)i;
+        }
+    }
+    qsort(points, n, sizeof(*points), by_hash);
+    for (uint32_t i = 0; i < n; i++) {
+        cluster->ring_hashes[i] = points[i].hash;
+        cluster->ring_servers[i] = points[i].server;
+    }
+    cluster->ring_len = n;
+    mem_free(points);
+    return true;
+}
+
+static void add_servers(struct cluster *cluster, const struct cluster_server *servers,
+                        size_t count, bool backups)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (servers[i].backup != backups)
+            continue;
+        struct server *server = &cluster->servers[cluster->count++];
+        memset(server, 0, sizeof(*server));
+        server->addr = servers[i].addr;
+        server->weight = servers[i].weight;
+        server->backup = backups;
+        addr_put(server->text, &server->addr);
+    }
+}
+
+struct cluster *cluster_new(const struct cluster_spec *spec,
+                            const struct cluster_server *servers, size_t count)
+{
+    if (count > CLUSTER_SERVERS)
+        return NULL;
+    struct cluster *cluster = aligned_alloc(CACHE_LINE, sizeof(*cluster));
+    if (!cluster)
+        return NULL;
+    memset(cluster, 0, sizeof(*cluster));
+    int slot = slot_take();
+    cluster->slot = (unsigned)slot;
+    cluster->balance = spec->balance;
+    cluster->limits = spec->limits;
+    cluster->retry_attempts = spec->retry_attempts;
+    cluster->retry_budget_permille = spec->retry_budget_permille;
+    cluster->retry_on = spec->retry_on;
+    atomic_init(&cluster->refs, 1);
+    cluster->name = mem_alloc(strlen(spec->name) + 1);
+    cluster->servers = aligned_alloc(CACHE_LINE, (count ? count : 1) * sizeof(struct server));
+    if (slot < 0 || !cluster->name || !cluster->servers)
+        goto fail;
+    strcpy(cluster->name, spec->name);
+    add_servers(cluster, servers, count, false);
+    cluster->primaries = cluster->count;
+    add_servers(cluster, servers, count, true);
+    if (!expand(cluster->servers, 0, cluster->primaries, &cluster->order,
+                &cluster->order_len) ||
+        !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
+                &cluster->backup_order_len) ||
+        (spec->balance == BALANCE_HASH && !make_ring(cluster)))
+        goto fail;
+    return cluster;
+fail:
+    if (slot < 0)
+        cluster->slot = UINT32_MAX;
+    cluster_unref(cluster);
+    return NULL;
+}
+
+struct cluster *cluster_ref(struct cluster *cluster)
+{
+    atomic_fetch_add_explicit(&cluster->refs, 1, memory_order_relaxed);
+    return cluster;
+}
+
+void cluster_unref(struct cluster *cluster)
+{
+    if (!cluster || atomic_fetch_sub_explicit(&cluster->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (cluster->slot != UINT32_MAX)
+        slot_give(cluster->slot);
+    mem_free(cluster->order);
+    mem_free(cluster->backup_order);
+    mem_free(cluster->ring_hashes);
+    mem_free(cluster->ring_servers);
+    mem_free(cluster->name);
+    free(cluster->servers);
+    free(cluster);
+}

@@ -1,0 +1,80 @@
+/* A cluster: the servers behind one upstream, as all workers share them.
+ *
+ * Made on the main thread; immutable afterwards but for the atomics. Counted by reference:
+ * every snapshot that names it holds one. A reload that leaves an upstream as it was adopts
+ * its cluster, with counters, health and warm connections. */
+#ifndef POSTERN_UP_CLUSTER_H
+#define POSTERN_UP_CLUSTER_H
+
+#include <stdatomic.h>
+
+#include "net/addr.h"
+
+#define CLUSTER_SERVERS 256 /* the most addresses in one cluster */
+#define CACHE_LINE      64
+
+enum balance { BALANCE_ROUND_ROBIN, BALANCE_LEAST_REQUESTS, BALANCE_TWO_CHOICES, BALANCE_HASH };
+
+struct server {
+    struct addr addr;
+    char text[ADDR_TEXT]; /* the address, as logs and metrics name it */
+    uint32_t weight;
+    bool backup;
+    unsigned metric_name; /* set by whoever counts */
+    /* Requests in flight, for the balances that look at them. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t active;
+};
+
+struct cluster_limits {
+    uint32_t warm, idle, connections, requests; /* per server, all workers together */
+    uint32_t idle_timeout, lifetime;            /* ms, 0: none */
+    uint32_t connect, response, between, total; /* ms, 0: none */
+};
+
+/* What a new cluster is made from. */
+struct cluster_spec {
+    const char *name;
+    enum balance balance;
+    struct cluster_limits limits;
+    uint32_t retry_attempts, retry_budget_permille;
+    unsigned retry_on;
+};
+
+struct cluster {
+    char *name;
+    unsigned slot; /* where each worker keeps its pools of this cluster; reused after its end */
+    unsigned metric_name;
+    enum balance balance;
+    struct cluster_limits limits;
+    uint32_t retry_attempts, retry_budget_permille;
+    unsigned retry_on;
+
+    struct server *servers; /* primaries first, then backups */
+    uint32_t count, primaries;
+    uint16_t *order; /* smooth weighted round robin, expanded: indices of primaries */
+    uint32_t order_len;
+    uint16_t *backup_order;
+    uint32_t backup_order_len;
+    uint64_t *ring_hashes;  /* consistent hash: sorted points ... */
+    uint16_t *ring_servers; /* ... and whose they are */
+    uint32_t ring_len;
+
+    _Atomic uint32_t refs;
+    /* The one word that every request of every worker writes. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t counter;
+    _Alignas(CACHE_LINE) char end[CACHE_LINE];
+};
+
+struct cluster_server {
+    struct addr addr;
+    uint32_t weight; /* 1 to 1000 */
+    bool backup;
+};
+
+/* Main thread. NULL: no memory, or more than CLUSTER_SERVERS servers. One reference. */
+struct cluster *cluster_new(const struct cluster_spec *spec,
+                            const struct cluster_server *servers, size_t count);
+struct cluster *cluster_ref(struct cluster *cluster);
+void cluster_unref(struct cluster *cluster); /* NULL is fine; any thread */
+
+#endif

@@ -1,0 +1,442 @@
+#include "up/pool.h"
+
+#include <errno.h>
+
+#define BACKOFF_MIN_MS 100
+#define BACKOFF_MAX_MS 5000
+#define WAITERS_MAX    1024 /* requests that wait for a connection of this pool */
+#define LEARN_MIN_MS   1000 /* idle ages below this teach nothing: servers restart */
+
+struct pool {
+    struct loop *loop;
+    struct cluster *cluster;
+    const struct server *server;
+    struct pool_counters counters;
+    uint32_t warm, max_idle, max_open;
+    uint32_t idle, lent, connecting;
+    struct h1_client *idle_first; /* most recently used first */
+    struct h1_client *connecting_first;
+    struct pool_waiter *waiters, **last_waiter;
+    uint32_t waiting;
+    struct slab clients;
+    uint32_t backoff_ms; /* 0: the last connect went well */
+    struct deadline refill_due;
+    struct task refill;
+    uint32_t said_s;     /* Keep-Alive: timeout= of the server, 0: none */
+    uint32_t hung_up_ms; /* idle age at which it hung up last, and when that was (ms) */
+    uint64_t hung_up_at;
+    uint32_t learned_ms; /* 0: nothing learned */
+    uint64_t jitter;
+    void (*on_warm)(void *);
+    void *on_warm_arg;
+    bool closed;
+    struct grave grave;
+};
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* ---- lists ---- */
+
+static void list_put(struct h1_client **head, struct h1_client *client)
+{
+    client->next = *head;
+    if (client->next)
+        client->next->prev = &client->next;
+    client->prev = head;
+    *head = client;
+}
+
+static void list_cut(struct h1_client *client)
+{
+    *client->prev = client->next;
+    if (client->next)
+        client->next->prev = client->prev;
+    client->prev = NULL;
+}
+
+static struct pool_waiter *waiter_next(struct pool *pool)
+{
+    struct pool_waiter *waiter = pool->waiters;
+    if (waiter)
+        pool_cancel(waiter);
+    return waiter;
+}
+
+void pool_cancel(struct pool_waiter *waiter)
+{
+    if (!waiter->prev)
+        return;
+    struct pool *pool = waiter->pool;
+    *waiter->prev = waiter->next;
+    if (waiter->next)
+        waiter->next->prev = waiter->prev;
+    else
+        pool->last_waiter = waiter->prev;
+    waiter->prev = NULL;
+    pool->waiting--;
+    deadline_end(&pool->loop->wheel, &waiter->due);
+}
+
+/* ---- how long a connection may be idle ---- */
+
+static uint64_t jitter(struct pool *pool, uint64_t ms)
+{
+    pool->jitter = pool->jitter * 6364136223846793005ull + 1442695040888963407ull;
+    return ms - ms / 10 * (pool->jitter >> 54) / 1024; /* 90 to 100 % of it */
+}
+
+static uint64_t idle_limit_ms(const struct pool *pool)
+{
+    uint64_t limit = pool->cluster->limits.idle_timeout;
+    if (pool->learned_ms && (!limit || pool->learned_ms < limit))
+        limit = pool->learned_ms;
+    uint64_t said = pool->said_s > 1 ? (pool->said_s - 1) * 1000ull : pool->said_s * 500ull;
+    if (said && (!limit || said < limit))
+        limit = said;
+    return limit;
+}
+
+/* The server hung up on an idle connection. Twice after about the same time is a habit, and
+ * from then on we leave before it. */
+static void learn(struct pool *pool, const struct h1_client *client)
+{
+    uint64_t now = pool->loop->now / NS_PER_MS, age = now - client->idle_at / NS_PER_MS;
+    if (age < LEARN_MIN_MS || age > UINT32_MAX || now - pool->hung_up_at < LEARN_MIN_MS)
+        return; /* many at once are one event: it may have restarted */
+    uint64_t before = pool->hung_up_ms;
+    uint64_t apart = age > before ? age - before : before - age;
+    if (before && apart <= age / 10)
+        pool->learned_ms = (uint32_t)((age < before ? age : before) * 9 / 10);
+    pool->hung_up_ms = (uint32_t)age;
+    pool->hung_up_at = now;
+}
+
+/* ---- connections ---- */
+
+static void serve(struct pool *pool);
+
+static void on_bury_pool(struct grave *grave)
+{
+    struct pool *pool = (struct pool *)((char *)grave - offsetof(struct pool, grave));
+    slab_done(&pool->clients);
+    cluster_unref(pool->cluster);
+    mem_free(pool);
+}
+
+static void bury_if_done(struct pool *pool)
+{
+    if (pool->closed && !pool->clients.live)
+        loop_bury(pool->loop, &pool->grave, on_bury_pool);
+}
+
+static void told_warm(struct pool *pool)
+{
+    if (!pool->on_warm || pool->connecting)
+        return;
+    void (*on_warm)(void *) = pool->on_warm;
+    pool->on_warm = NULL;
+    on_warm(pool->on_warm_arg);
+}
+
+static void on_bury_client(struct h1_client *client)
+{
+    struct pool *pool = client->owner;
+    slab_give(&pool->clients, client);
+    bury_if_done(pool);
+}
+
+static void on_idle_due(struct h1_client *client)
+{
+    h1_client_close(client);
+}
+
+/* Idle from now on: lent to who waits longest, else kept. */
+static void offer(struct pool *pool, struct h1_client *client)
+{
+    bool used_up =
+        pool->cluster->limits.requests && client->requests >= pool->cluster->limits.requests;
+    bool expired = client->expires_at && pool->loop->now >= client->expires_at;
+    list_put(&pool->idle_first, client);
+    pool->idle++;
+    count(pool->counters.idle, 1);
+    if (pool->closed || used_up || expired || (!pool->waiters && pool->idle > pool->max_idle)) {
+        h1_client_close(client);
+        return;
+    }
+    uint64_t limit = idle_limit_ms(pool);
+    if (client->expires_at) {
+        uint64_t left = (client->expires_at - pool->loop->now) / NS_PER_MS + 1;
+        limit = limit && limit < left ? limit : left;
+    }
+    client->on_idle_due = on_idle_due;
+    loop_deadline(pool->loop, &client->due, limit);
+    serve(pool);
+}
+
+static void on_connected(struct h1_client *client)
+{
+    struct pool *pool = client->owner;
+    list_cut(client);
+    pool->connecting--;
+    pool->backoff_ms = 0;
+    offer(pool, client);
+    loop_task(pool->loop, &pool->refill); /* it answers again: the floor can be refilled */
+    told_warm(pool);
+}
+
+static void on_idle(struct h1_client *client)
+{
+    struct pool *pool = client->owner;
+    pool->lent--;
+    count(pool->counters.active, (uint64_t)-1);
+    if (client->keep_alive_s)
+        pool->said_s = client->keep_alive_s;
+    offer(pool, client);
+}
+
+static void fail_waiter(struct pool *pool, const struct leg_fault *fault)
+{
+    struct pool_waiter *waiter = waiter_next(pool);
+    if (waiter)
+        waiter->on_failed(waiter, fault);
+}
+
+static void back_off(struct pool *pool)
+{
+    pool->backoff_ms = pool->backoff_ms ? pool->backoff_ms * 2 : BACKOFF_MIN_MS;
+    if (pool->backoff_ms > BACKOFF_MAX_MS)
+        pool->backoff_ms = BACKOFF_MAX_MS;
+    pool->learned_ms = pool->hung_up_ms = 0; /* it was not a habit, it went down */
+}
+
+static void on_closed(struct h1_client *client, const struct leg_fault *fault)
+{
+    struct pool *pool = client->owner;
+    if (!client->prev) { /* lent */
+        pool->lent--;
+        count(pool->counters.active, (uint64_t)-1);
+    } else if (client->idle_at) {
+        list_cut(client);
+        pool->idle--;
+        count(pool->counters.idle, (uint64_t)-1);
+        if (client->stream.eof)
+            learn(pool, client);
+    } else {
+        list_cut(client);
+        pool->connecting--;
+        back_off(pool);
+        static const struct leg_fault closed = {
+            .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
+        /* One connection for one waiter: who has none coming any more hears of it. */
+        if (pool->waiting > pool->connecting)
+            fail_waiter(pool, fault ? fault : &closed);
+    }
+    if (!pool->closed)
+        loop_task(pool->loop, &pool->refill);
+    told_warm(pool);
+}
+
+static const struct h1_client_ops client_ops = {
+    .on_connected = on_connected,
+    .on_idle = on_idle,
+    .on_closed = on_closed,
+    .bury = on_bury_client,
+};
+
+/* One more connection on its way. 0 or -errno. */
+static int open_one(struct pool *pool)
+{
+    struct h1_client *client = slab_take(&pool->clients);
+    if (!client)
+        return -ENOMEM;
+    const struct cluster_limits *limits = &pool->cluster->limits;
+    struct h1_client_timeouts timeouts = {limits->connect, limits->response, limits->between};
+    int rc =
+        h1_client_open(client, pool->loop, &pool->server->addr, &timeouts, &client_ops, pool);
+    if (rc < 0) {
+        slab_give(&pool->clients, client);
+        back_off(pool);
+        return rc;
+    }
+    if (limits->lifetime)
+        client->expires_at = pool->loop->now + jitter(pool, limits->lifetime) * NS_PER_MS;
+    list_put(&pool->connecting_first, client);
+    pool->connecting++;
+    count(pool->counters.opened, 1);
+    return 0;
+}
+
+static bool may_open(const struct pool *pool)
+{
+    return !pool->max_open || pool->idle + pool->lent + pool->connecting < pool->max_open;
+}
+
+/* ---- lending ---- */
+
+static struct h1_client *lend(struct pool *pool, struct h1_client *client)
+{
+    list_cut(client);
+    pool->idle--;
+    pool->lent++;
+    count(pool->counters.idle, (uint64_t)-1);
+    count(pool->counters.active, 1);
+    if (client->requests)
+        count(pool->counters.reuses, 1);
+    deadline_off(&client->due);
+    return client;
+}
+
+static void serve(struct pool *pool)
+{
+    while (pool->waiters && pool->idle_first) {
+        struct h1_client *client = lend(pool, pool->idle_first);
+        struct pool_waiter *waiter = waiter_next(pool);
+        waiter->on_ready(waiter, client);
+    }
+}
+
+static void on_waiter_due(struct deadline *deadline)
+{
+    struct pool_waiter *waiter =
+        (struct pool_waiter *)((char *)deadline - offsetof(struct pool_waiter, due));
+    struct pool *pool = waiter->pool;
+    bool full = !may_open(pool) && !pool->connecting;
+    struct leg_fault fault = {.reason = full ? R_UPSTREAM_OVERFLOW : R_UPSTREAM_TIMEOUT_CONNECT,
+                              .err = full ? 0 : ETIMEDOUT,
+                              .limit = full ? pool->max_open : 0,
+                              .actual = full ? pool->lent : 0,
+                              .untouched = true,
+                              .silent = true};
+    pool_cancel(waiter);
+    waiter->on_failed(waiter, &fault);
+}
+
+/* Told from a task: nobody is called back from inside pool_take. */
+static void queue(struct pool *pool, struct pool_waiter *waiter)
+{
+    waiter->pool = pool;
+    waiter->next = NULL;
+    waiter->prev = pool->last_waiter;
+    *pool->last_waiter = waiter;
+    pool->last_waiter = &waiter->next;
+    pool->waiting++;
+    deadline_init(&waiter->due, on_waiter_due);
+    /* The connection has its own timer; this one is for who waits for somebody else's. */
+    uint64_t ms = pool->cluster->limits.connect;
+    loop_deadline(pool->loop, &waiter->due, ms ? ms + 1 : 0);
+}
+
+struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter)
+{
+    if (!fresh && pool->idle_first)
+        return lend(pool, pool->idle_first);
+    queue(pool, waiter);
+    if (pool->closed || pool->waiting > pool->connecting)
+        loop_task(pool->loop, &pool->refill);
+    return NULL;
+}
+
+/* Opens what waiters and the warm floor need; fails those for whom nothing can be done. */
+static void on_refill(struct task *task)
+{
+    struct pool *pool = (struct pool *)((char *)task - offsetof(struct pool, refill));
+    while (pool->waiting > pool->connecting) {
+        struct leg_fault fault = {
+            .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
+        int rc = pool->closed ? -ESHUTDOWN : may_open(pool) ? open_one(pool) : -EAGAIN;
+        if (rc == 0)
+            continue;
+        if (rc == -EAGAIN && pool->waiting <= WAITERS_MAX)
+            break; /* somebody's connection comes back */
+        fault.err = rc == -EAGAIN ? 0 : -rc;
+        if (rc == -EAGAIN)
+            fault.reason = R_UPSTREAM_OVERFLOW;
+        if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS)
+            fault.reason = R_NO_MEMORY;
+        if (rc == -ESHUTDOWN)
+            fault.reason = R_UPSTREAM_NONE;
+        fail_waiter(pool, &fault);
+    }
+    if (pool->closed)
+        return;
+    uint32_t open = pool->idle + pool->lent + pool->connecting;
+    if (open >= pool->warm)
+        return;
+    if (pool->backoff_ms) {
+        if (!deadline_is_on(&pool->refill_due))
+            loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
+        return;
+    }
+    while (open++ < pool->warm && open_one(pool) == 0)
+        ;
+    if (pool->backoff_ms)
+        loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
+}
+
+/* One at a time while the server refuses; the first that connects brings the others. */
+static void on_refill_due(struct deadline *deadline)
+{
+    struct pool *pool = (struct pool *)((char *)deadline - offsetof(struct pool, refill_due));
+    if (pool->idle + pool->lent + pool->connecting < pool->warm && open_one(pool) < 0)
+        loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
+}
+
+void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg)
+{
+    pool->on_warm = on_warm;
+    pool->on_warm_arg = arg;
+    on_refill(&pool->refill);
+    told_warm(pool);
+}
+
+/* Shares of `n`: they add up to n, the first workers get what is over. */
+static uint32_t share_of(uint32_t n, unsigned share, unsigned of)
+{
+    return n / of + (share < n % of);
+}
+
+struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
+                      unsigned share, unsigned of, const struct pool_counters *counters)
+{
+    struct pool *pool = mem_zalloc(sizeof(*pool));
+    if (!pool)
+        return NULL;
+    const struct cluster_limits *limits = &cluster->limits;
+    pool->loop = loop;
+    pool->cluster = cluster_ref(cluster);
+    pool->server = &cluster->servers[server];
+    pool->counters = *counters;
+    pool->warm = share_of(limits->warm, share, of);
+    pool->max_idle = share_of(limits->idle, share, of);
+    pool->max_open = share_of(limits->connections, share, of);
+    if (limits->connections && !pool->max_open)
+        pool->max_open = 1; /* every worker can serve */
+    if (limits->idle && !pool->max_idle)
+        pool->max_idle = 1;
+    pool->last_waiter = &pool->waiters;
+    pool->refill.run = on_refill;
+    pool->jitter = (uint64_t)(uintptr_t)pool ^ loop->now;
+    deadline_init(&pool->refill_due, on_refill_due);
+    slab_init(&pool->clients, sizeof(struct h1_client), 64);
+    return pool;
+}
+
+void pool_close(struct pool *pool)
+{
+    pool->closed = true;
+    pool->on_warm = NULL;
+    loop_cancel(pool->loop, &pool->refill);
+    deadline_end(&pool->loop->wheel, &pool->refill_due);
+    while (pool->waiters)
+        fail_waiter(pool, &(struct leg_fault){
+                              .reason = R_UPSTREAM_NONE, .untouched = true, .silent = true});
+    while (pool->idle_first)
+        h1_client_close(pool->idle_first);
+    while (pool->connecting_first)
+        h1_client_close(pool->connecting_first);
+    bury_if_done(pool);
+}

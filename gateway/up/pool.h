@@ -1,0 +1,54 @@
+/* Connections of one worker to one server: the idle ones, and who waits for one.
+ *
+ * A connection is in exactly one place: connecting, idle here, or lent to an exchange. The
+ * most recently used idle one is lent first. The pool keeps `warm` connections open at all
+ * times, opens them anew when they end (with back-off while the server refuses), and retires
+ * idle ones before the server hangs up: at idle_timeout, at the end of their lifetime, at what
+ * the server's Keep-Alive said, or at what its hanging up has taught. Owned by one worker. */
+#ifndef POSTERN_UP_POOL_H
+#define POSTERN_UP_POOL_H
+
+#include "http/h1_client.h"
+#include "up/cluster.h"
+
+struct pool;
+struct pool_waiter;
+
+/* Where a pool counts; written with relaxed stores by its worker only. Each may be shared by
+ * pools of one worker. */
+struct pool_counters {
+    _Atomic uint64_t *opened, *reuses, *idle, *active;
+};
+
+/* Somebody who wants a connection; embedded in the exchange. */
+struct pool_waiter {
+    struct pool_waiter *next, **prev; /* prev NULL: does not wait */
+    struct pool *pool;
+    struct deadline due;
+    void (*on_ready)(struct pool_waiter *waiter, struct h1_client *client);
+    void (*on_failed)(struct pool_waiter *waiter, const struct leg_fault *fault);
+};
+
+/* This worker's share of a server's limits. `share`, `of`: worker number and count. */
+struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
+                      unsigned share, unsigned of, const struct pool_counters *counters);
+/* Closes what is idle and connecting; what is lent closes when it comes back, and then the
+ * pool's memory goes. Waiters are told R_UPSTREAM_NONE. */
+void pool_close(struct pool *pool);
+
+/* Opens connections up to the warm floor. `on_warm` is called once, when the floor stands or
+ * every attempt has failed, perhaps at once. */
+void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg);
+
+/* An idle connection, lent (the caller sets the leg and calls h1_client_lend), or NULL: then
+ * the waiter is queued and told later in the turn or later, also of a failure. `fresh`: idle
+ * ones are not trusted; a new one is opened, or one comes that has just served somebody. */
+struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter);
+void pool_cancel(struct pool_waiter *waiter); /* harmless when it does not wait */
+/* Whether a lent connection was used before this turn. */
+static inline bool pool_is_reused(const struct h1_client *client)
+{
+    return client->requests > 1;
+}
+
+#endif
