@@ -169,7 +169,7 @@ class Rig:
         self.quiet_left = quiet_budget # seconds we may still spend waiting for others
         self.dir = tempfile.mkdtemp(prefix="postern-perf-")
         self.started = []
-        for sig in (signal.SIGTERM, signal.SIGHUP):
+        for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(sig, lambda *_: sys.exit(1))
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
@@ -299,6 +299,12 @@ def first_line(*command):
     return lines[0] if lines else "?"
 
 
+def commit():
+    r = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
+                       capture_output=True, text=True) if shutil.which("git") else None
+    return r.stdout.strip() if r and r.returncode == 0 else "unknown"
+
+
 def machine(rig):
     model = re.search(r"^model name\s*: (.+)", read("/proc/cpuinfo"), re.M)
     memory = re.search(r"^MemTotal: +(\d+)", read("/proc/meminfo"), re.M)
@@ -312,7 +318,7 @@ def machine(rig):
         "kernel": platform.release(),
         "gateway_core": rig.gateway_core,
         "load_core": rig.load_core,
-        "commit": first_line("git", "-C", ROOT, "describe", "--always", "--dirty"),
+        "commit": commit(),
     }
 
 
@@ -353,7 +359,9 @@ def need(programs, install):
                       f"{' '.join(packages)}, or let --install do it")
     log("installing", *packages)
     root = [] if os.geteuid() == 0 else ["sudo"]
-    subprocess.run([*root, "sh", "-c", INSTALL, "sh", *packages], check=True, stdout=sys.stderr)
+    r = subprocess.run([*root, "sh", "-c", INSTALL, "sh", *packages], stdout=sys.stderr)
+    if r.returncode:
+        raise Trouble(f"could not install {' '.join(packages)}")
 
 
 def main(function):
@@ -364,5 +372,3 @@ def main(function):
         sys.exit(f"{os.path.basename(sys.argv[0])}: {e}")
     except subprocess.CalledProcessError as e:
         sys.exit(f"{os.path.basename(sys.argv[0])}: {e.cmd[0]} failed ({e.returncode})")
-    except KeyboardInterrupt:
-        sys.exit(130)
