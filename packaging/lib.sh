@@ -1,0 +1,85 @@
+# Sourced by packaging/quickstart and tests/run from the root of the tree: what comes from
+# Debian's packages, how it is installed, and how a build folder is made.
+# shellcheck shell=bash
+
+# To build postern: a compiler and libraries.
+PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkgconf
+    libevent-dev libconfuse-dev libjansson-dev)
+
+# To send requests through it.
+PACKAGES_ASK=(curl ca-certificates)
+
+# To test it.
+PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+    libcmocka-dev python3 python3-h11 python3-pytest python3-pytest-xdist strace util-linux)
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "Installing packages needs root or sudo. By hand: apt-get install ${missing[*]}" >&2
+        return 1
+    fi
+}
+
+# packages_install WHAT PACKAGE...: says what is missing and installs only that; says nothing
+# and asks nobody when everything is there.
+packages_install() {
+    local what=$1 package missing=()
+    shift
+    for package; do
+        if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+            missing+=("$package")
+        fi
+    done
+    if [ ${#missing[@]} -eq 0 ]; then
+        return 0
+    fi
+    echo "Installing for $what, from Debian's packages: ${missing[*]}"
+    as_root apt-get -q update </dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "${missing[@]}" </dev/null
+}
+
+# build_in FOLDER OPTION...: sets the folder up, anew when the options changed, and compiles.
+# Quiet unless something fails.
+build_in() {
+    local build=$1 log=$1.log
+    shift
+    if [ ! -f "$build/build.ninja" ] || [ "$(cat "$build/options" 2>/dev/null)" != "$*" ]; then
+        rm -rf "$build"
+        if ! meson setup "$build" "$@" >"$log" 2>&1; then
+            cat "$log"
+            rm -rf "$build" "$log"
+            return 1
+        fi
+        echo "$*" >"$build/options"
+    fi
+    if ! meson compile -C "$build" >"$log" 2>&1; then
+        tail -n 100 "$log"
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+# The release build, in build-release, which quickstart, the tests and perf/ share. Where the
+# tool chain cannot optimise at link time it is built without.
+build_release() {
+    local options=(-Dbuildtype=release -Doptimization=2 -Db_ndebug=if-release -Dtests=false)
+    if [ ! -f build-release/no-lto ]; then
+        if build_in build-release "${options[@]}" -Db_lto=true >build-release.first; then
+            rm -f build-release.first
+            return 0
+        fi
+    fi
+    if build_in build-release "${options[@]}"; then
+        touch build-release/no-lto
+        rm -f build-release.first
+        return 0
+    fi
+    rm -f build-release.first
+    return 1
+}
