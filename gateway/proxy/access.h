@@ -40,7 +40,8 @@ bool access_wants(const struct access_policy *policy, uint32_t *counter,
 void access_write(struct log_ring *ring, const struct access_policy *policy,
                   const struct access_record *record);
 
-/* The formatting alone, for tests: returns the length, at most `cap`, ending in LF. */
+/* The formatting alone, for tests: returns the length of the line with its LF. `cap`:
+ * at least ACCESS_LINE_MAX, which no line exceeds; otherwise 0. */
 #define ACCESS_LINE_MAX 8192
 size_t access_format(char *out, size_t cap, const struct access_policy *policy,
                      const struct access_record *record);

@@ -13,8 +13,9 @@
 #include "base/str.h"
 #include "http/head.h"
 
-/* METRICS(X): X(symbol, type, name, labels, help). Label values: 'l' an interned name,
- * 'm' enum method, 'c' a status code, 'r' enum reason, 'd' 0 in / 1 out, 's' 0 idle / 1 active. */
+/* The families and their labels in order; metrics.c has their names. Label values: an interned
+ * name, enum method, a status code, enum reason, direction 0 in / 1 out, state 0 idle / 1
+ * active; in the table there 'l', 'm', 'c', 'r', 'd', 's'. */
 enum metric {
     METRIC_REQUESTS,            /* listener, route, method, code */
     METRIC_RESPONSES,           /* route, reason */
@@ -44,6 +45,7 @@ static inline void series_add(struct series *series, uint64_t n) /* gauges: (uin
 
 #define HISTOGRAM_BUCKETS 16
 struct histogram {
+    const uint64_t *bounds; /* ns, in ascending order, one fewer than buckets; never changes */
     _Atomic uint64_t buckets[HISTOGRAM_BUCKETS]; /* the last: over every bound */
     _Atomic uint64_t sum_ns;
 };
@@ -55,7 +57,9 @@ unsigned metrics_name(struct str name);
 
 /* A worker's cells. */
 struct metrics;
-struct metrics *metrics_new(void);
+struct metrics *metrics_new(void); /* NULL: no memory */
+/* Nobody may read or keep its cells any more. A process at work never does this. */
+void metrics_free(struct metrics *metrics);
 /* Finds or makes the cell for these labels (as many as the metric has, in its order). Never
  * NULL: out of memory gives a cell that is thrown away. Worker's thread. */
 struct series *metrics_series(struct metrics *metrics, enum metric metric,
@@ -67,7 +71,7 @@ uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric m
                      const unsigned labels[4]);
 /* Main thread: Prometheus text format 0.0.4 of all families, summed over workers, and the
  * process_* metrics. What is not a worker's (config generation, build info, …) the caller
- * writes itself with metrics_write_gauge. */
+ * writes itself, with the two functions below. */
 void metrics_write(struct metrics *const *workers, size_t count, FILE *out);
 void metrics_write_head(FILE *out, const char *name, const char *type, const char *help);
 /* One sample; label values are escaped. `labels`: "name", "value" pairs ended by NULL. */

@@ -1,0 +1,88 @@
+#include "proxy/process.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "proxy/metrics.h"
+
+static void write_one(FILE *out, const char *name, const char *type, const char *help,
+                      double value)
+{
+    metrics_write_head(out, name, type, help);
+    metrics_write_value(out, name, NULL, value);
+}
+
+static unsigned open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    if (!dir)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n - 1; /* not the one that counts */
+}
+
+/* Seconds since 1970, or NaN where /proc does not tell. */
+static double start_time(void)
+{
+    char buf[1024] = "", *p;
+    unsigned long long ticks = 0;
+    double booted = NAN;
+    FILE *file = fopen("/proc/self/stat", "re");
+
+    if (file) {
+        if (!fgets(buf, sizeof(buf), file))
+            buf[0] = '\0';
+        fclose(file);
+    }
+    /* Field 22; the second one, in parentheses, may hold anything. */
+    p = strrchr(buf, ')');
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    if (p)
+        ticks = strtoull(p, NULL, 10);
+    file = fopen("/proc/stat", "re");
+    while (file && isnan(booted) && fgets(buf, sizeof(buf), file))
+        if (strncmp(buf, "btime ", 6) == 0)
+            booted = (double)strtoull(buf + 6, NULL, 10);
+    if (file)
+        fclose(file);
+    return p ? booted + (double)ticks / (double)sysconf(_SC_CLK_TCK) : NAN;
+}
+
+void process_write(FILE *out)
+{
+    unsigned long pages = 0, resident = 0;
+    double page = (double)sysconf(_SC_PAGESIZE);
+    struct timespec cpu = {0};
+    struct rlimit files = {0};
+    FILE *statm = fopen("/proc/self/statm", "re");
+
+    if (statm) {
+        if (fscanf(statm, "%lu %lu", &pages, &resident) != 2)
+            pages = resident = 0;
+        fclose(statm);
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    getrlimit(RLIMIT_NOFILE, &files);
+    write_one(out, "process_cpu_seconds_total", "counter",
+              "Total user and system CPU time spent in seconds.",
+              (double)cpu.tv_sec + (double)cpu.tv_nsec / (double)NS_PER_S);
+    write_one(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
+              (double)resident * page);
+    write_one(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
+              (double)pages * page);
+    write_one(out, "process_open_fds", "gauge", "Number of open file descriptors.",
+              open_descriptors());
+    write_one(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
+              files.rlim_cur == RLIM_INFINITY ? INFINITY : (double)files.rlim_cur);
+    write_one(out, "process_start_time_seconds", "gauge",
+              "Start time of the process since unix epoch in seconds.", start_time());
+}
