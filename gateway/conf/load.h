@@ -12,6 +12,7 @@
 #include <confuse.h>
 
 #include "conf/conf.h"
+#include "conf/pattern.h"
 
 struct load {
     struct conf *conf; /* under way; its arena holds all that lasts */
@@ -155,13 +156,7 @@ void template_compile(struct load *load, int line, const char *what, struct str 
 /* As one writes it. */
 void template_put(const struct template *template, const struct conf_route *route, FILE *out);
 
-/* pattern.c: a path pattern, segment by segment. */
-enum segment_kind { SEGMENT_LITERAL, SEGMENT_ONE, SEGMENT_REST };
-/* Takes the next segment off `rest` (which begins with "/"); false at the end. *ret_text is
- * the literal, or the name. */
-bool pattern_next(struct str *rest, enum segment_kind *ret_kind, struct str *ret_text);
-bool pattern_is_name(struct str s); /* of a capture */
-/* Checks route->path and fills its captures. */
+/* pattern.c. Checks route->path and fills its captures. */
 void pattern_compile(struct load *load, int line, struct conf_route *route);
 
 #endif

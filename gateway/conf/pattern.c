@@ -36,6 +36,27 @@ bool pattern_is_name(struct str s)
     return s.n > 0;
 }
 
+size_t pattern_key(struct str pattern, char *out)
+{
+    enum segment_kind kind;
+    struct str text;
+    size_t n = 0;
+    if (pattern.p[0] != '/') { /* "*" */
+        memcpy(out, pattern.p, pattern.n);
+        return pattern.n;
+    }
+    while (pattern_next(&pattern, &kind, &text)) {
+        out[n++] = '/';
+        if (kind == SEGMENT_LITERAL) {
+            memcpy(out + n, text.p, text.n);
+            n += text.n;
+        } else {
+            out[n++] = kind == SEGMENT_ONE ? PATTERN_ONE : PATTERN_REST;
+        }
+    }
+    return n;
+}
+
 static const char *bind_name(struct load *load, struct str name, struct conf_route *route)
 {
     static const char *const taken[] = {"client_ip", "request_id", "host", "path"};
@@ -106,7 +127,9 @@ void pattern_compile(struct load *load, int line, struct conf_route *route)
     const char *fault = NULL;
     if (strcmp(route->path, "*") == 0)
         return;
-    if (route->path[0] != '/')
+    if (strlen(route->path) > PATTERN_MAX)
+        fault = "a path has at most 2048 bytes";
+    else if (route->path[0] != '/')
         fault = "a path begins with / (or is * for OPTIONS *)";
     if (!fault)
         fault = segments_fault(load, route);

@@ -51,6 +51,10 @@ static void servers_compile(struct load *load, cfg_t *sec, struct conf_upstream 
     if (count == 0)
         load_fault(load, value_line(sec),
                    "upstream \"%s\" has no server, expected at least one", ret->name);
+    else if (count > CLUSTER_SERVERS)
+        load_fault(load, value_line(sec),
+                   "upstream \"%s\" has %zu servers, expected at most %d", ret->name, count,
+                   CLUSTER_SERVERS);
     else if (backups == count)
         load_fault(load, value_line(sec),
                    "upstream \"%s\" has only backup servers, expected at least one that is not",

@@ -1,0 +1,485 @@
+#include "conf/route.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "conf/pattern.h"
+#include "conf/radix.h"
+
+#define HOST_MAX 255 /* bytes of a host that a pattern could match */
+
+/* One way to a route: it has as many as it has hosts. What a lookup asks is kept here, so
+ * that it need not touch the route. */
+struct entry {
+    const struct conf_route *route;
+    const uint64_t *listeners; /* bits; NULL: all */
+    uint32_t methods;          /* bits by enum method */
+    uint16_t method_count;     /* 0: any */
+    uint16_t capture_count;
+};
+
+struct host {
+    struct str name; /* ".example.org" for *.example.org; .p NULL: an empty place */
+    uint32_t root;
+};
+
+struct router {
+    const struct conf *conf;
+    struct entry *entries; /* sorted by host, path, then best first */
+    struct radix_key *keys;
+    uint32_t count;
+    struct radix radix;
+    struct host *hosts; /* open addressing, at most half full */
+    uint32_t host_mask;
+    uint32_t any_host; /* root of the tree of routes without host; 0: none */
+    uint64_t seed;
+    uint64_t *listener_bits;
+    char *key_bytes;
+};
+
+/* Hosts. The hash runs from the last byte to the first, so that one pass over a host gives
+ * the hashes of all its suffixes. */
+static uint64_t hash_step(uint64_t hash, char c)
+{
+    hash = (hash ^ (unsigned char)c) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 29;
+}
+
+static const struct host *host_find(const struct router *router, struct str name, uint64_t hash)
+{
+    for (uint64_t i = hash;; i++) {
+        const struct host *host = &router->hosts[i & router->host_mask];
+        if (!host->name.p)
+            return NULL;
+        if (str_eq(host->name, name))
+            return host;
+    }
+}
+
+static void host_add(struct router *router, struct str name, uint32_t root)
+{
+    uint64_t i = router->seed;
+    for (size_t n = name.n; n; n--)
+        i = hash_step(i, name.p[n - 1]);
+    while (router->hosts[i & router->host_mask].name.p)
+        i++;
+    router->hosts[i & router->host_mask] = (struct host){name, root};
+}
+
+/* Finding */
+
+struct find {
+    struct radix_walk walk;
+    const struct router *router;
+    size_t listener;
+    struct str method;
+    uint32_t method_bit; /* of a known one; else 0 */
+    const struct entry *found;
+    bool wrong_method;
+    struct route_match *match; /* where Allow is collected */
+    FILE *explain;
+};
+
+static bool is_on_listener(const struct entry *entry, size_t listener)
+{
+    return !entry->listeners || entry->listeners[listener / 64] >> listener % 64 & 1;
+}
+
+static bool takes_method(const struct entry *entry, const struct find *find)
+{
+    if (entry->method_count == 0)
+        return true;
+    if (find->method_bit)
+        return entry->methods & find->method_bit;
+    const struct conf_strs *methods = &entry->route->methods;
+    for (size_t i = 0; i < methods->count; i++)
+        if (str_eq(find->method, str_of(methods->list[i])))
+            return true;
+    return false;
+}
+
+static bool on_keys_find(struct radix_walk *walk, uint32_t first, uint32_t count)
+{
+    struct find *find = (struct find *)walk;
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct entry *entry = &find->router->entries[i];
+        if (!is_on_listener(entry, find->listener))
+            continue;
+        if (takes_method(entry, find)) {
+            find->found = entry;
+            return true;
+        }
+        find->wrong_method = true;
+    }
+    return false;
+}
+
+static bool allow_has(const char *allow, struct str method)
+{
+    struct str rest = str_of(allow), token;
+    while (str_next_token(&rest, &token))
+        if (str_eq(token, method))
+            return true;
+    return false;
+}
+
+static void allow_add(struct route_match *match, struct str method)
+{
+    size_t n = strlen(match->allow);
+    if (allow_has(match->allow, method) || n + method.n + 3 > sizeof(match->allow))
+        return;
+    snprintf(match->allow + n, sizeof(match->allow) - n, "%s%.*s", n ? ", " : "", (int)method.n,
+             method.p);
+}
+
+static bool on_keys_allow(struct radix_walk *walk, uint32_t first, uint32_t count)
+{
+    struct find *find = (struct find *)walk;
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct entry *entry = &find->router->entries[i];
+        const struct conf_strs *methods = &entry->route->methods;
+        for (size_t m = 0; is_on_listener(entry, find->listener) && m < methods->count; m++)
+            allow_add(find->match, str_of(methods->list[m]));
+    }
+    return false;
+}
+
+static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t count)
+{
+    struct find *find = (struct find *)walk;
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct entry *entry = &find->router->entries[i];
+        const struct conf_route *route = entry->route;
+        const char *why = !is_on_listener(entry, find->listener) ? "is not on this listener"
+                          : !takes_method(entry, find)           ? "does not take this method"
+                                                                 : NULL;
+        fprintf(find->explain, "  route \"%s\" (%s:%d) with path %s %s\n", route->name,
+                route->where.file, route->where.line, route->path, why ? why : "is taken");
+        for (size_t c = 0; !why && c < route->capture_count; c++)
+            fprintf(find->explain, "    {%s} is \"%.*s\"\n", route->captures[c],
+                    (int)walk->captures[c].n, walk->captures[c].p);
+        if (!why) {
+            find->found = entry;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_in(struct find *find, const struct host *host, struct str path)
+{
+    if (find->explain)
+        fprintf(find->explain, "host %s%.*s\n", host->name.p[0] == '.' ? "*" : "",
+                (int)host->name.n, host->name.p);
+    return radix_find(&find->router->radix, host->root, path, &find->walk);
+}
+
+/* The trees that a host leads to, the best first, until one of them has it. */
+static void find_by_host(struct find *find, struct str host, struct str path)
+{
+    const struct router *router = find->router;
+    uint64_t hashes[HOST_MAX / 2 + 2], hash = router->seed;
+    uint8_t dots[HOST_MAX / 2 + 2];
+    unsigned count = 0;
+    bool name = router->host_mask && host.n && host.n <= HOST_MAX && host.p[0] != '.';
+    for (size_t i = host.n; name && i-- > 0;) {
+        hash = hash_step(hash, host.p[i]);
+        if (host.p[i] != '.')
+            continue;
+        if (count == sizeof(dots)) /* more dots than a name without empty labels has */
+            name = false;
+        else {
+            dots[count] = (uint8_t)i;
+            hashes[count++] = hash;
+        }
+    }
+    const struct host *known = name ? host_find(router, host, hash) : NULL;
+    if (known && find_in(find, known, path))
+        return;
+    while (name && count-- > 0) {
+        struct str suffix = {host.p + dots[count], host.n - dots[count]};
+        known = host_find(router, suffix, hashes[count]);
+        if (known && find_in(find, known, path))
+            return;
+    }
+    if (!router->any_host)
+        return;
+    if (find->explain)
+        fputs("any host\n", find->explain);
+    radix_find(&router->radix, router->any_host, path, &find->walk);
+}
+
+/* Field by field: the captures need no zeroing, and this is done for each request. */
+static void find_init(struct find *find, const struct router *router, size_t listener,
+                      struct str method)
+{
+    enum method known = method_of(method);
+    find->router = router;
+    find->listener = listener;
+    find->method = method;
+    find->method_bit = known == M_OTHER ? 0 : 1u << known;
+    find->found = NULL;
+    find->wrong_method = false;
+    find->match = NULL;
+    find->explain = NULL;
+}
+
+void router_find(const struct router *router, size_t listener, struct str host, struct str path,
+                 struct str method, struct route_match *ret)
+{
+    struct find find;
+    find_init(&find, router, listener, method);
+    find.walk.on_keys = on_keys_find;
+    find_by_host(&find, host, path);
+    ret->route = NULL;
+    ret->wrong_method = false;
+    ret->allow[0] = '\0';
+    if (find.found) {
+        ret->route = find.found->route;
+        ret->index = (size_t)(find.found->route - router->conf->routes);
+        memcpy(ret->captures, find.walk.captures,
+               find.found->capture_count * sizeof(*ret->captures));
+    } else if (find.wrong_method) {
+        ret->wrong_method = true;
+        find.match = ret;
+        find.walk.on_keys = on_keys_allow;
+        find_by_host(&find, host, path);
+    }
+}
+
+void router_explain(const struct router *router, size_t listener, struct str host,
+                    struct str path, struct str method, FILE *out)
+{
+    struct find find;
+    find_init(&find, router, listener, method);
+    find.walk.on_keys = on_keys_explain;
+    find.explain = out;
+    find_by_host(&find, host, path);
+    if (find.found)
+        return;
+    struct route_match match;
+    router_find(router, listener, host, path, method, &match);
+    if (match.wrong_method)
+        fprintf(out, "no route takes this method: 405 with Allow: %s\n", match.allow);
+    else
+        fputs("no route matches: 404\n", out);
+}
+
+/* Building */
+
+/* An entry before it is sorted. */
+struct draft {
+    struct str host; /* empty: any */
+    struct radix_key key;
+    struct entry entry;
+};
+
+static int compare_bytes(const char *a, size_t na, const char *b, size_t nb)
+{
+    size_t n = na < nb ? na : nb;
+    int order = n ? memcmp(a, b, n) : 0;
+    return order ? order : na < nb ? -1 : na > nb;
+}
+
+static int compare_drafts(const void *a, const void *b)
+{
+    const struct draft *x = a, *y = b;
+    int order = compare_bytes(x->host.p, x->host.n, y->host.p, y->host.n);
+    if (!order)
+        order = compare_bytes(x->key.p, x->key.n, y->key.p, y->key.n);
+    if (!order) /* the one with more conditions first */
+        order = (x->entry.route->methods.count == 0) - (y->entry.route->methods.count == 0);
+    if (!order)
+        order = x->entry.route < y->entry.route ? -1 : x->entry.route > y->entry.route;
+    return order;
+}
+
+static bool is_same_place(const struct draft *a, const struct draft *b)
+{
+    return str_eq(a->host, b->host) &&
+           compare_bytes(a->key.p, a->key.n, b->key.p, b->key.n) == 0;
+}
+
+static bool share_listener(const struct entry *a, const struct entry *b, size_t words)
+{
+    if (!a->listeners || !b->listeners)
+        return true;
+    for (size_t i = 0; i < words; i++)
+        if (a->listeners[i] & b->listeners[i])
+            return true;
+    return false;
+}
+
+static bool share_method(const struct conf_strs *a, const struct conf_strs *b)
+{
+    if (!a->count || !b->count) /* with methods is told from without: it has more conditions */
+        return a->count == b->count;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t j = 0; j < b->count; j++)
+            if (strcmp(a->list[i], b->list[j]) == 0)
+                return true;
+    return false;
+}
+
+static size_t listener_words(const struct conf *conf)
+{
+    return conf->listener_count / 64 + 1;
+}
+
+/* `drafts` are sorted: those with the same host and path are neighbours. */
+static void check_twins(const struct router *router, const struct draft *drafts,
+                        struct conf_faults *faults)
+{
+    const struct conf_route *last = NULL; /* not twice for each of its hosts */
+    for (uint32_t i = 1; i < router->count; i++) {
+        const struct draft *b = &drafts[i];
+        for (const struct draft *a = b; a-- > drafts && is_same_place(a, b);) {
+            const struct conf_route *one = a->entry.route, *two = b->entry.route;
+            if (one == two || two == last ||
+                !share_listener(&a->entry, &b->entry, listener_words(router->conf)) ||
+                !share_method(&one->methods, &two->methods))
+                continue;
+            last = two;
+            conf_fault(faults, two->where,
+                       "route \"%s\" can never be told apart from route \"%s\" (%s:%d): they "
+                       "have a host, the path, a listener and a method in common",
+                       two->name, one->name, one->where.file, one->where.line);
+            break;
+        }
+    }
+}
+
+static const uint64_t *listener_bits(const struct router *router,
+                                     const struct conf_route *route, uint64_t *bits)
+{
+    const struct conf *conf = router->conf;
+    if (route->listeners.count == 0)
+        return NULL;
+    for (size_t i = 0; i < conf->listener_count; i++)
+        for (size_t l = 0; l < route->listeners.count; l++)
+            if (strcmp(conf->listeners[i].name, route->listeners.list[l]) == 0)
+                bits[i / 64] |= 1ull << i % 64;
+    return bits;
+}
+
+static uint32_t method_bits(const struct conf_route *route)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < route->methods.count; i++) {
+        enum method method = method_of(str_of(route->methods.list[i]));
+        if (method != M_OTHER)
+            bits |= 1u << method;
+    }
+    return bits;
+}
+
+static void make_drafts(struct router *router, struct draft *drafts)
+{
+    const struct conf *conf = router->conf;
+    char *key = router->key_bytes;
+    for (size_t i = 0; i < conf->route_count; i++) {
+        const struct conf_route *route = &conf->routes[i];
+        struct draft draft = {
+            .key = {key, (uint32_t)pattern_key(str_of(route->path), key)},
+            .entry = {route,
+                      listener_bits(router, route,
+                                    &router->listener_bits[i * listener_words(conf)]),
+                      method_bits(route), (uint16_t)route->methods.count,
+                      (uint16_t)route->capture_count},
+        };
+        key += draft.key.n;
+        if (route->hosts.count == 0)
+            drafts[router->count++] = draft;
+        for (size_t h = 0; h < route->hosts.count; h++) {
+            draft.host = str_of(route->hosts.list[h]);
+            if (draft.host.p[0] == '*')
+                draft.host = (struct str){draft.host.p + 1, draft.host.n - 1};
+            drafts[router->count++] = draft;
+        }
+    }
+}
+
+static bool make_trees(struct router *router, const struct draft *drafts)
+{
+    for (uint32_t i = 0; i < router->count; i++) {
+        router->entries[i] = drafts[i].entry;
+        router->keys[i] = drafts[i].key;
+    }
+    for (uint32_t from = 0, to; from < router->count; from = to) {
+        to = from + 1;
+        while (to < router->count && str_eq(drafts[to].host, drafts[from].host))
+            to++;
+        uint32_t root = radix_add(&router->radix, router->keys, from, to);
+        if (!root)
+            return false;
+        if (drafts[from].host.n)
+            host_add(router, drafts[from].host, root);
+        else
+            router->any_host = root;
+    }
+    return true;
+}
+
+static bool make_room(struct router *router, size_t *ret_drafts)
+{
+    const struct conf *conf = router->conf;
+    size_t drafts = 0, hosts = 0, bytes = 0, table = 1;
+    for (size_t i = 0; i < conf->route_count; i++) {
+        const struct conf_route *route = &conf->routes[i];
+        hosts += route->hosts.count;
+        drafts += route->hosts.count ? route->hosts.count : 1;
+        bytes += strlen(route->path);
+    }
+    while (hosts && table <= hosts * 2)
+        table *= 2;
+    router->host_mask = (uint32_t)table - 1;
+    router->hosts = mem_zalloc(table * sizeof(*router->hosts));
+    router->entries = mem_alloc((drafts + 1) * sizeof(*router->entries));
+    router->keys = mem_alloc((drafts + 1) * sizeof(*router->keys));
+    router->listener_bits =
+        mem_zalloc((conf->route_count + 1) * listener_words(conf) * sizeof(uint64_t));
+    router->key_bytes = mem_alloc(bytes + 1);
+    *ret_drafts = drafts;
+    return router->hosts && router->entries && router->keys && router->listener_bits &&
+           router->key_bytes;
+}
+
+struct router *router_new(const struct conf *conf, struct conf_faults *faults)
+{
+    struct router *router = mem_zalloc(sizeof(*router));
+    struct draft *drafts = NULL;
+    size_t before = faults->count, count;
+    if (!router)
+        goto fail;
+    router->conf = conf;
+    if (getrandom(&router->seed, sizeof(router->seed), 0) < 0)
+        router->seed = (uintptr_t)router;
+    if (!make_room(router, &count) || !(drafts = mem_alloc((count + 1) * sizeof(*drafts))))
+        goto fail;
+    make_drafts(router, drafts);
+    qsort(drafts, router->count, sizeof(*drafts), compare_drafts);
+    check_twins(router, drafts, faults);
+    if (faults->count > before || !make_trees(router, drafts))
+        goto fail;
+    mem_free(drafts);
+    return router;
+fail:
+    if (faults->count == before)
+        conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory for the routes");
+    mem_free(drafts);
+    router_free(router);
+    return NULL;
+}
+
+void router_free(struct router *router)
+{
+    if (!router)
+        return;
+    radix_done(&router->radix);
+    mem_free(router->hosts);
+    mem_free(router->entries);
+    mem_free(router->keys);
+    mem_free(router->listener_bits);
+    mem_free(router->key_bytes);
+    mem_free(router);
+}
