@@ -11,7 +11,8 @@ PACKAGES_ASK=(curl ca-certificates)
 
 # To test it.
 PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
-    libcmocka-dev python3 python3-h11 python3-pytest python3-pytest-xdist strace util-linux)
+    libcmocka-dev python3 python3-h11 python3-pytest python3-pytest-xdist python3-websockets strace
+    util-linux)
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then

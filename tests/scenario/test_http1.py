@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 import threading
 
 import pytest
@@ -321,7 +322,7 @@ def test_a_client_that_does_not_read_stops_the_backend(pair):
     try:
         while sent < 64 << 20:
             sent += conn.sock.send(chunk)
-    except TimeoutError:
+    except socket.timeout:
         pass
     assert sent < 64 << 20, "64 MiB went into a gateway whose client reads nothing"
     assert gw.rss_kib() - before < 4096
@@ -496,7 +497,7 @@ def test_upgrade_makes_a_tunnel(pair):
         assert b.read_exact(len(data)) == data
         sender.join(WAIT)
     client.send(b"\0\xff not HTTP \r\n\r\n")
-    assert conn.read_exact(17) == b"\0\xff not HTTP \r\n\r\n"[:17]
+    assert conn.read_exact(16) == b"\0\xff not HTTP \r\n\r\n"
     client.close()
     conn.expect_closed()
     assert gw.wait_log(status=101)[0]["path"] == "/chat"
@@ -648,9 +649,13 @@ def test_unix_listener(gateway, upstream, tmp_path):
 
 
 def test_several_addresses_and_ipv6(gateway, upstream):
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+            six = f"[::1]:{probe.getsockname()[1]}"
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
     up = upstream()
-    from gateway import free_address
-    six = "[::1]:" + free_address("127.0.0.1").rsplit(":", 1)[1]
     gw = gateway('listener "http" { listen = {"@http@", "@six@"} }\n' + ONE.replace(HTTP, ""),
                  app=up, six=six)
     for name in ("http", "six"):
