@@ -300,25 +300,28 @@ static bool is_same_place(const struct draft *a, const struct draft *b)
            compare_bytes(a->key.p, a->key.n, b->key.p, b->key.n) == 0;
 }
 
-static bool share_listener(const struct entry *a, const struct entry *b, size_t words)
+static bool has_listeners_of(const struct entry *a, const struct entry *b, size_t words)
 {
     if (!a->listeners || !b->listeners)
-        return true;
+        return !a->listeners;
     for (size_t i = 0; i < words; i++)
-        if (a->listeners[i] & b->listeners[i])
-            return true;
-    return false;
+        if (b->listeners[i] & ~a->listeners[i])
+            return false;
+    return true;
 }
 
-static bool share_method(const struct conf_strs *a, const struct conf_strs *b)
+static bool has_methods_of(const struct conf_strs *a, const struct conf_strs *b)
 {
-    if (!a->count || !b->count) /* with methods is told from without: it has more conditions */
-        return a->count == b->count;
-    for (size_t i = 0; i < a->count; i++)
-        for (size_t j = 0; j < b->count; j++)
-            if (strcmp(a->list[i], b->list[j]) == 0)
-                return true;
-    return false;
+    if (!a->count || !b->count)
+        return a->count == b->count; /* the one with methods has more conditions */
+    for (size_t j = 0; j < b->count; j++) {
+        size_t i = 0;
+        while (i < a->count && strcmp(a->list[i], b->list[j]) != 0)
+            i++;
+        if (i == a->count)
+            return false;
+    }
+    return true;
 }
 
 static size_t listener_words(const struct conf *conf)
@@ -326,26 +329,36 @@ static size_t listener_words(const struct conf *conf)
     return conf->listener_count / 64 + 1;
 }
 
-/* `drafts` are sorted: those with the same host and path are neighbours. */
-static void check_twins(const struct router *router, const struct draft *drafts,
+/* An entry before drafts[i], of the same host and path, that takes all of its requests. */
+static const struct draft *shadow_of(const struct router *router, const struct draft *drafts,
+                                     uint32_t i)
+{
+    const struct draft *b = &drafts[i];
+    for (const struct draft *a = b; a-- > drafts && is_same_place(a, b);)
+        if (a->entry.route != b->entry.route &&
+            has_listeners_of(&a->entry, &b->entry, listener_words(router->conf)) &&
+            has_methods_of(&a->entry.route->methods, &b->entry.route->methods))
+            return a;
+    return NULL;
+}
+
+/* A route that another one leaves no request to, at none of its hosts, is a mistake. `open`
+ * counts the hosts at which each route has requests left. */
+static void check_twins(const struct router *router, const struct draft *drafts, uint32_t *open,
                         struct conf_faults *faults)
 {
-    const struct conf_route *last = NULL; /* not twice for each of its hosts */
-    for (uint32_t i = 1; i < router->count; i++) {
-        const struct draft *b = &drafts[i];
-        for (const struct draft *a = b; a-- > drafts && is_same_place(a, b);) {
-            const struct conf_route *one = a->entry.route, *two = b->entry.route;
-            if (one == two || two == last ||
-                !share_listener(&a->entry, &b->entry, listener_words(router->conf)) ||
-                !share_method(&one->methods, &two->methods))
-                continue;
-            last = two;
-            conf_fault(faults, two->where,
-                       "route \"%s\" can never be told apart from route \"%s\" (%s:%d): they "
-                       "have a host, the path, a listener and a method in common",
-                       two->name, one->name, one->where.file, one->where.line);
-            break;
-        }
+    const struct conf_route *routes = router->conf->routes;
+    for (uint32_t i = 0; i < router->count; i++)
+        open[drafts[i].entry.route - routes] += shadow_of(router, drafts, i) == NULL;
+    for (uint32_t i = 0; i < router->count; i++) {
+        const struct conf_route *route = drafts[i].entry.route;
+        if (open[route - routes]++)
+            continue; /* it has some, or is reported */
+        const struct conf_route *first = shadow_of(router, drafts, i)->entry.route;
+        conf_fault(faults, route->where,
+                   "route \"%s\" can never be told apart from route \"%s\" (%s:%d), which "
+                   "takes all requests of its host, path, listeners and methods",
+                   route->name, first->name, first->where.file, first->where.line);
     }
 }
 
@@ -448,25 +461,29 @@ struct router *router_new(const struct conf *conf, struct conf_faults *faults)
 {
     struct router *router = mem_zalloc(sizeof(*router));
     struct draft *drafts = NULL;
+    uint32_t *open = NULL;
     size_t before = faults->count, count;
     if (!router)
         goto fail;
     router->conf = conf;
     if (getrandom(&router->seed, sizeof(router->seed), 0) < 0)
         router->seed = (uintptr_t)router;
-    if (!make_room(router, &count) || !(drafts = mem_alloc((count + 1) * sizeof(*drafts))))
+    if (!make_room(router, &count) || !(drafts = mem_alloc((count + 1) * sizeof(*drafts))) ||
+        !(open = mem_zalloc((conf->route_count + 1) * sizeof(*open))))
         goto fail;
     make_drafts(router, drafts);
     qsort(drafts, router->count, sizeof(*drafts), compare_drafts);
-    check_twins(router, drafts, faults);
+    check_twins(router, drafts, open, faults);
     if (faults->count > before || !make_trees(router, drafts))
         goto fail;
     mem_free(drafts);
+    mem_free(open);
     return router;
 fail:
     if (faults->count == before)
         conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory for the routes");
     mem_free(drafts);
+    mem_free(open);
     router_free(router);
     return NULL;
 }

@@ -13,7 +13,8 @@ struct router;
 /* Precedence: the longest literal host (an exact one before *.suffix, a longer suffix before
  * a shorter, any host last), then the most specific path, segment by segment (literal before
  * {x} before {x...}), then more conditions (methods), then file order. A route that does not
- * match falls back to the next best. Routes that can never be told apart are faults.
+ * match falls back to the next best. A route that gets no request at all, since another has
+ * its host, path, listeners and methods and comes first, is a fault.
  * NULL when there are faults or no memory. */
 struct router *router_new(const struct conf *conf, struct conf_faults *faults);
 void router_free(struct router *router);

@@ -97,30 +97,6 @@ static void methods_compile(struct load *load, cfg_t *sec, struct conf_route *re
     }
 }
 
-/* "/api" of "/api/users/{id}": whole literal segments at the beginning of the path. */
-static bool is_literal_prefix(struct str prefix, struct str path)
-{
-    if (prefix.n < 2 || prefix.p[0] != '/' || prefix.p[prefix.n - 1] == '/' ||
-        memchr(prefix.p, '{', prefix.n) || path.n < prefix.n ||
-        memcmp(prefix.p, path.p, prefix.n) != 0)
-        return false;
-    return path.n == prefix.n || path.p[prefix.n] == '/';
-}
-
-static void strip_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
-{
-    const struct value *value = value_get(sec, "strip_prefix");
-    if (!value)
-        return;
-    if (!is_literal_prefix(str_of(value->text), str_of(ret->path)))
-        load_fault(load, value->line,
-                   "route.strip_prefix is \"%s\", expected whole segments that route.path (%s) "
-                   "begins with, without a / at the end",
-                   value->text, ret->path);
-    else
-        ret->strip_prefix = load_copy(load, str_of(value->text));
-}
-
 /* Literals in a request's target: path bytes of RFC 3986 3.3. A `?` would be a query. */
 static bool is_path_text(struct str text)
 {
@@ -134,6 +110,44 @@ static bool is_path_text(struct str text)
             return false;
     }
     return true;
+}
+
+/* Whether paths that match `pattern` can begin with the segments of `prefix`. */
+static bool may_begin_with(struct str pattern, struct str prefix)
+{
+    enum segment_kind kind, prefix_kind;
+    struct str text, want;
+    while (pattern_next(&prefix, &prefix_kind, &want)) {
+        if (!pattern_next(&pattern, &kind, &text))
+            return false;
+        if (kind == SEGMENT_REST)
+            return true;
+        if (kind == SEGMENT_LITERAL && !str_eq(text, want))
+            return false;
+    }
+    return true;
+}
+
+static void strip_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
+{
+    const struct value *value = value_get(sec, "strip_prefix");
+    if (!value)
+        return;
+    struct str prefix = str_of(value->text);
+    bool ok = prefix.n >= 2 && prefix.p[0] == '/' && prefix.p[prefix.n - 1] != '/' &&
+              is_path_text(prefix);
+    if (!ok)
+        load_fault(load, value->line,
+                   "route.strip_prefix is \"%s\", expected a path such as /api, without a / at "
+                   "the end",
+                   value->text);
+    else if (ret->path[0] != '/' || !may_begin_with(str_of(ret->path), prefix))
+        load_fault(
+            load, value->line,
+            "route.strip_prefix is \"%s\", which no path that matches \"%s\" begins with",
+            value->text, ret->path);
+    else
+        ret->strip_prefix = load_copy(load, prefix);
 }
 
 static void rewrite_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
