@@ -162,6 +162,12 @@ def test_address_of_nobody(conf):
     assert status == 1 and "192.0.2.1:80" in said
 
 
+def test_server_name_that_does_not_resolve(conf):
+    path = conf(GOOD.replace("127.0.0.1:19000", "no-such-name.invalid:80"))
+    status, said, _ = run("-c", path, timeout=120)
+    assert status == 1 and re.search(rf"{re.escape(path)}:2: .*no-such-name\.invalid", said), said
+
+
 def test_too_few_descriptors(conf):
     status, said, _ = run("-c", conf("workers = 2\n" + GOOD.replace("18080", "18081")),
                           preexec_fn=lambda: limit(10))

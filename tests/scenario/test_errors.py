@@ -140,14 +140,27 @@ def test_backend_resets(pair):
     check(gw, client.response(), 502, "upstream.reset")
 
 
-def test_name_that_does_not_resolve(gateway):
-    gw = gateway(ONE, app="no-such-name.invalid:80")
-    check(gw, gw.get(), 503, "upstream.none")
-
-
-def test_more_than_the_connections_allowed_wait_or_are_told(gateway, upstream):
+def test_more_than_the_connections_allowed_wait_for_one(gateway, upstream):
     up = upstream()
-    gw = gateway(ONE.replace("server", "pool { connections = 1 } server"), app=up)
+    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { connect = 10s } server"),
+                 app=up)
+    first, second = gw.client(), gw.client()
+    first.send(b"GET /1 HTTP/1.1\r\n" + H + b"\r\n")
+    conn = up.accept()
+    conn.expect()
+    second.send(b"GET /2 HTTP/1.1\r\n" + H + b"\r\n")
+    up.expect_no_connection(0.2)
+    conn.respond(b"one")
+    assert first.response().body == b"one"
+    assert conn.expect().target == "/2"
+    conn.respond(b"two")
+    assert second.response().body == b"two"
+
+
+def test_who_waits_too_long_for_a_connection_is_told(gateway, upstream):
+    up = upstream()
+    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { connect = 300ms } server"),
+                 app=up)
     first, second = gw.client(), gw.client()
     first.send(b"GET /1 HTTP/1.1\r\n" + H + b"\r\n")
     conn = up.accept()
