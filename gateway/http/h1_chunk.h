@@ -8,9 +8,9 @@
 #include "base/str.h"
 
 enum h1_chunk_state {
-    CHUNK_SIZE,     /* in a size's digits, none seen yet or some */
-    CHUNK_EXT,      /* in extensions, or behind the digits */
-    CHUNK_SIZE_LF,  /* CR seen, LF must follow */
+    CHUNK_SIZE,    /* in a size's digits, none seen yet or some */
+    CHUNK_EXT,     /* in extensions, or behind the digits */
+    CHUNK_SIZE_LF, /* CR seen, LF must follow */
     CHUNK_DATA,
     CHUNK_DATA_CR,
     CHUNK_DATA_LF,

@@ -57,7 +57,8 @@ struct field {
 };
 
 /* Methods the gateway knows; others pass as M_OTHER. METHODS(X): X(name). */
-#define METHODS(X) X(GET) X(HEAD) X(POST) X(PUT) X(DELETE) X(OPTIONS) X(PATCH) X(TRACE) X(CONNECT)
+#define METHODS(X)                                                                             \
+    X(GET) X(HEAD) X(POST) X(PUT) X(DELETE) X(OPTIONS) X(PATCH) X(TRACE) X(CONNECT)
 
 enum method {
     M_OTHER,
@@ -91,18 +92,18 @@ struct head {
     struct str method_text; /* as it came */
     struct str target;      /* as it came: origin-, absolute- or asterisk-form */
     struct str authority;   /* host[:port] that counts: the absolute target's, else Host's */
-    struct str path;        /* of the target, as it came, without query; "*" for asterisk-form */
-    struct str query;       /* without "?"; .p NULL: none (an empty one has .p set) */
-    struct str upgrade;     /* Upgrade's value when Connection names it; .p NULL: none */
+    struct str path;    /* of the target, as it came, without query; "*" for asterisk-form */
+    struct str query;   /* without "?"; .p NULL: none (an empty one has .p set) */
+    struct str upgrade; /* Upgrade's value when Connection names it; .p NULL: none */
 
     /* response */
     uint16_t status;
     struct str reason_phrase; /* may be empty */
 };
 
-enum field_id field_id_of(struct str name); /* any case */
+enum field_id field_id_of(struct str name);       /* any case */
 extern const struct str field_names[FIELD_COUNT]; /* canonical spelling: "X-Request-Id" */
-enum method method_of(struct str name); /* case matters (RFC 9110 9.1) */
+enum method method_of(struct str name);           /* case matters (RFC 9110 9.1) */
 extern const struct str method_names[METHOD_COUNT];
 /* Whether sending it twice has the effect of once (RFC 9110 9.2.2). */
 bool method_is_idempotent(enum method method);

@@ -19,7 +19,8 @@
     X(BAD_FOLDING, 400, "bad_request.folding", "Folded field line")                            \
     X(BAD_HOST, 400, "bad_request.host", "Missing, repeated or malformed Host")                \
     X(BAD_LENGTH, 400, "bad_request.content_length", "Malformed or repeated Content-Length")   \
-    X(BAD_FRAMING, 400, "bad_request.framing", "Content-Length together with Transfer-Encoding") \
+    X(BAD_FRAMING, 400, "bad_request.framing",                                                 \
+      "Content-Length together with Transfer-Encoding")                                        \
     X(BAD_CODING, 501, "bad_request.coding", "Transfer coding not implemented")                \
     X(BAD_TRANSFER, 400, "bad_request.transfer_encoding", "Malformed Transfer-Encoding")       \
     X(BAD_CHUNK, 400, "bad_request.chunk", "Malformed chunk")                                  \
@@ -45,8 +46,10 @@
     X(UPSTREAM_OVERFLOW, 503, "upstream.overflow", "Too many requests wait for the backend")   \
     X(DRAINING, 503, "draining", "The gateway is shutting down")                               \
     X(NO_MEMORY, 503, "gateway.memory", "The gateway is out of memory")                        \
-    X(UPSTREAM_TIMEOUT_CONNECT, 504, "upstream.timeout_connect", "Connecting to the backend took too long") \
-    X(UPSTREAM_TIMEOUT_RESPONSE, 504, "upstream.timeout_response", "Backend did not answer in time") \
+    X(UPSTREAM_TIMEOUT_CONNECT, 504, "upstream.timeout_connect",                               \
+      "Connecting to the backend took too long")                                               \
+    X(UPSTREAM_TIMEOUT_RESPONSE, 504, "upstream.timeout_response",                             \
+      "Backend did not answer in time")                                                        \
     X(UPSTREAM_TIMEOUT_IDLE, 504, "upstream.timeout_idle", "Backend stopped sending")          \
     X(UPSTREAM_TIMEOUT_TOTAL, 504, "upstream.timeout_total", "Request took too long")
 
