@@ -19,7 +19,7 @@
 #define HEADER_BYTES (16 * 1024)
 #define BODY_BYTES   (16 * 1024) /* nothing here wants a body; a small one is read over */
 #define TIMEOUT_S    10
-#define PAUSE_S      1
+#define PAUSE_MS     250
 #define WARN_EVERY   (60 * NS_PER_S)
 
 struct admin {
@@ -163,7 +163,7 @@ static void on_request(struct evhttp_request *req, void *arg)
     for (size_t i = 0; path && i < sizeof(endpoints) / sizeof(*endpoints); i++)
         if (strcmp(path, endpoints[i].path) == 0)
             found = &endpoints[i];
-    if (!found) {
+    if (!found && method != EVHTTP_REQ_CONNECT) { /* which names no path */
         answer(
             req, HTTP_NOTFOUND, PROBLEM,
             "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
@@ -195,7 +195,7 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 /* Out of descriptors, most likely: what waits to be accepted would wake us at once again. */
 static void on_accept_error(struct evconnlistener *listener, void *http)
 {
-    static const struct timeval pause = {.tv_sec = PAUSE_S};
+    static const struct timeval pause = {.tv_usec = PAUSE_MS * 1000};
     struct admin *admin = admins;
     int err = errno;
     uint64_t now = clock_ns();

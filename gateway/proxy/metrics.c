@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "http/reason.h"
-#include "proxy/process.h"
+#include "proxy/proc.h"
 
 #define LABELS 4
 #define BOUNDS (HISTOGRAM_BUCKETS - 1)
@@ -665,5 +665,5 @@ void metrics_write(struct metrics *const *workers, size_t count, FILE *out)
         }
     }
     mem_free(cells);
-    process_write(out);
+    proc_write(out);
 }

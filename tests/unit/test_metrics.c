@@ -396,35 +396,6 @@ static void is_read_while_workers_add(void **state)
         metrics_free(workers[i]);
 }
 
-static double value_of(const char *text, const char *name)
-{
-    char key[128];
-    const char *at;
-
-    snprintf(key, sizeof(key), "\n%s ", name);
-    at = strstr(text, key);
-    assert_non_null(at);
-    return strtod(at + strlen(key), NULL);
-}
-
-static void tells_of_the_process(void **state)
-{
-    char *text = scrape(NULL, 0);
-    double now = (double)time(NULL);
-
-    (void)state;
-    check_grammar(text);
-    assert_true(value_of(text, "process_cpu_seconds_total") > 0);
-    assert_true(value_of(text, "process_resident_memory_bytes") > 100000);
-    assert_true(value_of(text, "process_virtual_memory_bytes") >
-                value_of(text, "process_resident_memory_bytes"));
-    assert_true(value_of(text, "process_open_fds") >= 1);
-    assert_true(value_of(text, "process_max_fds") > value_of(text, "process_open_fds"));
-    assert_true(value_of(text, "process_start_time_seconds") > now - 600);
-    assert_true(value_of(text, "process_start_time_seconds") < now + 2);
-    free(text);
-}
-
 static void writes_values_of_others(void **state)
 {
     char *text = NULL;
@@ -460,7 +431,6 @@ int main(void)
         cmocka_unit_test(finds_every_one_of_many_cells_where_it_was),
         cmocka_unit_test(no_memory_costs_a_number_and_nothing_else),
         cmocka_unit_test(is_read_while_workers_add),
-        cmocka_unit_test(tells_of_the_process),
         cmocka_unit_test(writes_values_of_others),
     };
 

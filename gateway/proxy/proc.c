@@ -1,4 +1,4 @@
-#include "proxy/process.h"
+#include "proxy/proc.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -57,7 +57,7 @@ static double start_time(void)
     return p ? booted + (double)ticks / (double)sysconf(_SC_CLK_TCK) : NAN;
 }
 
-void process_write(FILE *out)
+void proc_write(FILE *out)
 {
     unsigned long pages = 0, resident = 0;
     double page = (double)sysconf(_SC_PAGESIZE);
