@@ -7,6 +7,36 @@
 
 #include "base/block.h"
 
+/* gcc defines the one, clang has the other. */
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+#ifdef WITH_ASAN
+static void hides_idle_blocks_from_asan(void **state)
+{
+    struct block_pool pool;
+    (void)state;
+    block_pool_init(&pool);
+    struct block *block = block_take(&pool, BLOCK_LARGE);
+    block_unref(block);
+    assert_true(__asan_address_is_poisoned(&block->refs));
+    assert_true(__asan_address_is_poisoned(block->data));
+    assert_true(__asan_address_is_poisoned(block->data + BLOCK_LARGE - 1));
+    assert_ptr_equal(block_take(&pool, BLOCK_LARGE), block);
+    assert_null(__asan_region_is_poisoned(block->data, BLOCK_LARGE));
+    block_unref(block);
+    block_pool_done(&pool);
+}
+#endif
+
 static void lends_the_same_block_again(void **state)
 {
     struct block_pool pool;
@@ -101,6 +131,9 @@ static void says_when_memory_is_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#ifdef WITH_ASAN
+        cmocka_unit_test(hides_idle_blocks_from_asan),
+#endif
         cmocka_unit_test(lends_the_same_block_again),
         cmocka_unit_test(lives_until_its_last_slice_is_dropped),
         cmocka_unit_test(keeps_no_more_idle_blocks_than_its_bounds),

@@ -303,6 +303,8 @@ static void parser_alone_finds_every_foreign_byte(void **state)
                 assert_int_equal(err, -1);
         }
     }
+    assert_int_equal(parse(STR("GET / HTTP/1.1\r\nHost: h\r\n\r\nA: 1\r\n\r\n"), true, M_GET),
+                     -1);
     for (size_t n = 0; n < sizeof(good) - 1; n++) /* and every cut */
         assert_int_equal(parse((struct str){good, n}, true, M_GET), -1);
 }

@@ -11,6 +11,18 @@
 
 #include "base/mem.h"
 
+/* gcc defines the one, clang has the other. */
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 /* Release builds have neither faults on demand nor poison. */
 #ifdef NDEBUG
 #define NEEDS_DEBUG skip()
@@ -181,6 +193,28 @@ static void finds_objects_that_are_misused(void **state)
     assert_true(dies(give_to_a_stranger));
 }
 
+#ifdef WITH_ASAN
+static void hides_from_asan_what_is_not_lent(void **state)
+{
+    struct slab slab;
+    struct arena arena;
+    (void)state;
+    slab_init(&slab, ARENA_CHUNK, 1);
+    arena_init(&arena, &slab);
+    char *p = arena_alloc(&arena, 16);
+    assert_false(__asan_address_is_poisoned(p + 15));
+    assert_true(__asan_address_is_poisoned(p + 16));
+    arena_done(&arena);
+    assert_true(__asan_address_is_poisoned(p));
+    p = slab_take(&slab);
+    assert_null(__asan_region_is_poisoned(p, ARENA_CHUNK));
+    slab_give(&slab, p);
+    assert_true(__asan_address_is_poisoned(p));
+    assert_true(__asan_address_is_poisoned(p + ARENA_CHUNK - 1));
+    slab_done(&slab);
+}
+#endif
+
 static void arena_aligns_and_never_overlaps(void **state)
 {
     struct slab slab;
@@ -285,6 +319,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(slab_of_tiny_objects_has_room_for_its_list),
         cmocka_unit_test(slab_says_when_memory_is_out),
         cmocka_unit_test(finds_objects_that_are_misused),
+#ifdef WITH_ASAN
+        cmocka_unit_test(hides_from_asan_what_is_not_lent),
+#endif
         cmocka_unit_test(arena_aligns_and_never_overlaps),
         cmocka_unit_test(arena_keeps_its_chunk_when_something_large_comes),
         cmocka_unit_test(arena_copies_and_joins),
