@@ -24,8 +24,8 @@ struct slab {
 };
 
 void slab_init(struct slab *slab, size_t size, unsigned keep);
-void slab_done(struct slab *slab);         /* frees the idle ones; live must be 0 */
-void *slab_take(struct slab *slab);        /* contents undefined; NULL: out of memory */
+void slab_done(struct slab *slab);          /* frees the idle ones; live must be 0 */
+void *slab_take(struct slab *slab);         /* contents undefined; NULL: out of memory */
 void slab_give(struct slab *slab, void *p); /* poisoned in debug builds; NULL is fine */
 
 /* Memory of one exchange: taken by moving a pointer, given back all at once. */

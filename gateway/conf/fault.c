@@ -35,6 +35,9 @@ void conf_fault(struct conf_faults *faults, struct conf_where where, const char 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    for (char *p = text; *p; p++) /* a fault is one line of a log, whatever was in the file */
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
     size_t n = strlen(text) + 1;
     char *message = mem_alloc(n);
     fault->message = message ? memcpy(message, text, n) : no_memory;

@@ -330,7 +330,7 @@ static void on_pending(struct stream *stream)
 static void on_drained(struct stream *stream)
 {
     struct h1_client *client = client_of_stream(stream);
-    if (client->leg.events && !client->request_ended)
+    if (client->leg.events && (!client->request_ended || client->state == CLIENT_TUNNEL))
         client->leg.events->on_room(&client->leg);
 }
 

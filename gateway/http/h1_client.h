@@ -54,6 +54,7 @@ struct h1_client {
     bool keep_alive;    /* the answer lets the connection live */
     bool upgrade;       /* the request asked for one */
     bool chunked_in, chunked_out, until_close;
+    bool fresh; /* the owner's: it was opened for who has it, and never idle before */
     uint8_t interims;
     uint32_t requests;     /* begun on this connection */
     uint32_t keep_alive_s; /* the server's Keep-Alive: timeout=, seconds; 0: not said */

@@ -179,73 +179,72 @@ size_t h1_write_chunk_line(char out[H1_CHUNK_LINE_MAX], uint64_t size)
     return n + 2;
 }
 
+/* RFC 9110 15 and the registry. */
+static const char *const phrases[600] = {
+    [100] = "Continue",
+    [101] = "Switching Protocols",
+    [102] = "Processing",
+    [103] = "Early Hints",
+    [200] = "OK",
+    [201] = "Created",
+    [202] = "Accepted",
+    [203] = "Non-Authoritative Information",
+    [204] = "No Content",
+    [205] = "Reset Content",
+    [206] = "Partial Content",
+    [207] = "Multi-Status",
+    [208] = "Already Reported",
+    [226] = "IM Used",
+    [300] = "Multiple Choices",
+    [301] = "Moved Permanently",
+    [302] = "Found",
+    [303] = "See Other",
+    [304] = "Not Modified",
+    [305] = "Use Proxy",
+    [307] = "Temporary Redirect",
+    [308] = "Permanent Redirect",
+    [400] = "Bad Request",
+    [401] = "Unauthorized",
+    [402] = "Payment Required",
+    [403] = "Forbidden",
+    [404] = "Not Found",
+    [405] = "Method Not Allowed",
+    [406] = "Not Acceptable",
+    [407] = "Proxy Authentication Required",
+    [408] = "Request Timeout",
+    [409] = "Conflict",
+    [410] = "Gone",
+    [411] = "Length Required",
+    [412] = "Precondition Failed",
+    [413] = "Content Too Large",
+    [414] = "URI Too Long",
+    [415] = "Unsupported Media Type",
+    [416] = "Range Not Satisfiable",
+    [417] = "Expectation Failed",
+    [421] = "Misdirected Request",
+    [422] = "Unprocessable Content",
+    [423] = "Locked",
+    [424] = "Failed Dependency",
+    [425] = "Too Early",
+    [426] = "Upgrade Required",
+    [428] = "Precondition Required",
+    [429] = "Too Many Requests",
+    [431] = "Request Header Fields Too Large",
+    [451] = "Unavailable For Legal Reasons",
+    [500] = "Internal Server Error",
+    [501] = "Not Implemented",
+    [502] = "Bad Gateway",
+    [503] = "Service Unavailable",
+    [504] = "Gateway Timeout",
+    [505] = "HTTP Version Not Supported",
+    [506] = "Variant Also Negotiates",
+    [507] = "Insufficient Storage",
+    [508] = "Loop Detected",
+    [511] = "Network Authentication Required",
+};
+
 struct str h1_phrase(unsigned status)
 {
-#define PHRASE(code, text)                                                                     \
-    case code:                                                                                 \
-        return STR(text)
-    switch (status) {
-        PHRASE(100, "Continue");
-        PHRASE(101, "Switching Protocols");
-        PHRASE(102, "Processing");
-        PHRASE(103, "Early Hints");
-        PHRASE(200, "OK");
-        PHRASE(201, "Created");
-        PHRASE(202, "Accepted");
-        PHRASE(203, "Non-Authoritative Information");
-        PHRASE(204, "No Content");
-        PHRASE(205, "Reset Content");
-        PHRASE(206, "Partial Content");
-        PHRASE(207, "Multi-Status");
-        PHRASE(208, "Already Reported");
-        PHRASE(226, "IM Used");
-        PHRASE(300, "Multiple Choices");
-        PHRASE(301, "Moved Permanently");
-        PHRASE(302, "Found");
-        PHRASE(303, "See Other");
-        PHRASE(304, "Not Modified");
-        PHRASE(305, "Use Proxy");
-        PHRASE(307, "Temporary Redirect");
-        PHRASE(308, "Permanent Redirect");
-        PHRASE(400, "Bad Request");
-        PHRASE(401, "Unauthorized");
-        PHRASE(402, "Payment Required");
-        PHRASE(403, "Forbidden");
-        PHRASE(404, "Not Found");
-        PHRASE(405, "Method Not Allowed");
-        PHRASE(406, "Not Acceptable");
-        PHRASE(407, "Proxy Authentication Required");
-        PHRASE(408, "Request Timeout");
-        PHRASE(409, "Conflict");
-        PHRASE(410, "Gone");
-        PHRASE(411, "Length Required");
-        PHRASE(412, "Precondition Failed");
-        PHRASE(413, "Content Too Large");
-        PHRASE(414, "URI Too Long");
-        PHRASE(415, "Unsupported Media Type");
-        PHRASE(416, "Range Not Satisfiable");
-        PHRASE(417, "Expectation Failed");
-        PHRASE(421, "Misdirected Request");
-        PHRASE(422, "Unprocessable Content");
-        PHRASE(423, "Locked");
-        PHRASE(424, "Failed Dependency");
-        PHRASE(425, "Too Early");
-        PHRASE(426, "Upgrade Required");
-        PHRASE(428, "Precondition Required");
-        PHRASE(429, "Too Many Requests");
-        PHRASE(431, "Request Header Fields Too Large");
-        PHRASE(451, "Unavailable For Legal Reasons");
-        PHRASE(500, "Internal Server Error");
-        PHRASE(501, "Not Implemented");
-        PHRASE(502, "Bad Gateway");
-        PHRASE(503, "Service Unavailable");
-        PHRASE(504, "Gateway Timeout");
-        PHRASE(505, "HTTP Version Not Supported");
-        PHRASE(506, "Variant Also Negotiates");
-        PHRASE(507, "Insufficient Storage");
-        PHRASE(508, "Loop Detected");
-        PHRASE(511, "Network Authentication Required");
-    }
-#undef PHRASE
-    return STR("");
+    const char *phrase = status < sizeof(phrases) / sizeof(phrases[0]) ? phrases[status] : NULL;
+    return str_of(phrase ? phrase : "");
 }

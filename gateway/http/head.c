@@ -127,6 +127,13 @@ enum field_id field_id_of(struct str name)
         IS(KEEP_ALIVE, "keep-alive");
         IS(TRACESTATE, "tracestate");
         break;
+    }
+    return F_OTHER;
+}
+
+static enum field_id id_of_long(struct str name)
+{
+    switch (name.n) {
     case 11:
         IS(TRACEPARENT, "traceparent");
         break;
@@ -160,8 +167,13 @@ enum field_id field_id_of(struct str name)
         IS(PROXY_AUTHORIZATION, "proxy-authorization");
         break;
     }
-#undef IS
     return F_OTHER;
+}
+#undef IS
+
+enum field_id field_id_of(struct str name)
+{
+    return name.n <= 10 ? id_of_short(name) : id_of_long(name);
 }
 
 enum method method_of(struct str name)

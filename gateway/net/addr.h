@@ -5,8 +5,8 @@
 #ifndef POSTERN_NET_ADDR_H
 #define POSTERN_NET_ADDR_H
 
-#include <sys/socket.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/str.h"

@@ -33,6 +33,16 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     loop_leave(loop);
 }
 
+static struct message *take_mail(struct loop *loop)
+{
+    pthread_mutex_lock(&loop->mail_lock);
+    struct message *list = loop->first_mail;
+    loop->first_mail = NULL;
+    loop->last_mail = &loop->first_mail;
+    pthread_mutex_unlock(&loop->mail_lock);
+    return list;
+}
+
 static void on_mail(evutil_socket_t fd, short what, void *arg)
 {
     (void)what;
@@ -41,17 +51,23 @@ static void on_mail(evutil_socket_t fd, short what, void *arg)
     loop_enter(loop);
     if (read(fd, &count, sizeof(count)) < 0)
         count = 0; /* nothing rang; the list is looked at all the same */
-    pthread_mutex_lock(&loop->mail_lock);
-    struct message *list = loop->first_mail;
-    loop->first_mail = NULL;
-    loop->last_mail = &loop->first_mail;
-    pthread_mutex_unlock(&loop->mail_lock);
+    struct message *list = take_mail(loop);
     while (list) {
         struct message *message = list;
         list = message->next;
         message->run(message);
     }
     loop_leave(loop);
+}
+
+void loop_discard(struct loop *loop, void (*drop)(struct message *))
+{
+    struct message *list = take_mail(loop);
+    while (list) {
+        struct message *message = list;
+        list = message->next;
+        drop(message);
+    }
 }
 
 int loop_init(struct loop *loop)

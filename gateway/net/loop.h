@@ -72,6 +72,8 @@ void loop_task(struct loop *loop, struct task *task); /* once, however often it 
 void loop_cancel(struct loop *loop, struct task *task);
 void loop_bury(struct loop *loop, struct grave *grave, void (*bury)(struct grave *));
 void loop_post(struct loop *loop, struct message *message); /* any thread */
+/* Hands letters that will not be run to `drop`: before loop_done. */
+void loop_discard(struct loop *loop, void (*drop)(struct message *));
 
 /* In `ms` milliseconds from now; 0 switches it off (INTERFACE: no limit). */
 void loop_deadline(struct loop *loop, struct deadline *deadline, uint64_t ms);

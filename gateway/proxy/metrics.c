@@ -457,6 +457,16 @@ static const struct cell *walk_next(struct walk *walk)
     return &walk->chunk->cells[walk->i++];
 }
 
+static bool key_matches(const struct cell *cell, enum metric metric, const unsigned *key)
+{
+    if (cell->metric != metric)
+        return false;
+    for (size_t i = 0; i < LABELS; i++)
+        if (key[i] != METRIC_ANY && key[i] != cell->labels[i])
+            return false;
+    return true;
+}
+
 uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric metric,
                      const unsigned labels[4])
 {
@@ -467,7 +477,7 @@ uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric m
 
     key_trim(key, metric, labels);
     while ((cell = walk_next(&walk)))
-        if (key_eq(cell, metric, key))
+        if (key_matches(cell, metric, key))
             sum += atomic_load_explicit(&cell->series.value, memory_order_relaxed);
     return sum;
 }

@@ -66,7 +66,8 @@ struct series *metrics_series(struct metrics *metrics, enum metric metric,
                               const unsigned labels[4]);
 struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric, unsigned label);
 
-/* Main thread: the sum over workers of one series, 0 when there is none. */
+#define METRIC_ANY UINT32_MAX /* in metrics_sum: whatever this label's value is */
+/* Main thread: the sum over workers of the series with these labels, 0 when there is none. */
 uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric metric,
                      const unsigned labels[4]);
 /* Main thread: Prometheus text format 0.0.4 of all families, summed over workers, and the

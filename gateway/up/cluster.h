@@ -21,6 +21,8 @@ struct server {
     uint32_t weight;
     bool backup;
     unsigned metric_name; /* set by whoever counts */
+    /* Workers whose last try to connect failed; 0: it is up as far as anybody knows. */
+    _Atomic uint32_t down;
     /* Requests in flight, for the balances that look at them. */
     _Alignas(CACHE_LINE) _Atomic uint32_t active;
 };

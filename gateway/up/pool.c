@@ -10,7 +10,7 @@
 struct pool {
     struct loop *loop;
     struct cluster *cluster;
-    const struct server *server;
+    struct server *server;
     struct pool_counters counters;
     uint32_t warm, max_idle, max_open;
     uint32_t idle, lent, connecting;
@@ -20,6 +20,7 @@ struct pool {
     uint32_t waiting;
     struct slab clients;
     uint32_t backoff_ms; /* 0: the last connect went well */
+    uint64_t down_until; /* ns, with backoff_ms */
     struct deadline refill_due;
     struct task refill;
     uint32_t said_s;     /* Keep-Alive: timeout= of the server, 0: none */
@@ -177,13 +178,24 @@ static void offer(struct pool *pool, struct h1_client *client)
     serve(pool);
 }
 
+/* The server takes connections (again). */
+static void end_backoff(struct pool *pool)
+{
+    if (pool->backoff_ms)
+        atomic_fetch_sub_explicit(&pool->server->down, 1, memory_order_relaxed);
+    pool->backoff_ms = 0;
+}
+
 static void on_connected(struct h1_client *client)
 {
     struct pool *pool = client->owner;
     list_cut(client);
     pool->connecting--;
-    pool->backoff_ms = 0;
+    end_backoff(pool);
+    client->fresh = true;
     offer(pool, client);
+    if (client->state == CLIENT_IDLE)
+        client->fresh = false; /* nobody waited for it */
     loop_task(pool->loop, &pool->refill); /* it answers again: the floor can be refilled */
     told_warm(pool);
 }
@@ -193,6 +205,7 @@ static void on_idle(struct h1_client *client)
     struct pool *pool = client->owner;
     pool->lent--;
     count(pool->counters.active, (uint64_t)-1);
+    client->fresh = false;
     if (client->keep_alive_s)
         pool->said_s = client->keep_alive_s;
     offer(pool, client);
@@ -207,9 +220,12 @@ static void fail_waiter(struct pool *pool, const struct leg_fault *fault)
 
 static void back_off(struct pool *pool)
 {
+    if (!pool->backoff_ms)
+        atomic_fetch_add_explicit(&pool->server->down, 1, memory_order_relaxed);
     pool->backoff_ms = pool->backoff_ms ? pool->backoff_ms * 2 : BACKOFF_MIN_MS;
     if (pool->backoff_ms > BACKOFF_MAX_MS)
         pool->backoff_ms = BACKOFF_MAX_MS;
+    pool->down_until = pool->loop->now + pool->backoff_ms * NS_PER_MS;
     pool->learned_ms = pool->hung_up_ms = 0; /* it was not a habit, it went down */
 }
 
@@ -228,7 +244,8 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
     } else {
         list_cut(client);
         pool->connecting--;
-        back_off(pool);
+        if (!pool->closed)
+            back_off(pool);
         static const struct leg_fault closed = {
             .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
         /* One connection for one waiter: who has none coming any more hears of it. */
@@ -284,7 +301,7 @@ static struct h1_client *lend(struct pool *pool, struct h1_client *client)
     pool->lent++;
     count(pool->counters.idle, (uint64_t)-1);
     count(pool->counters.active, 1);
-    if (client->requests)
+    if (!client->fresh)
         count(pool->counters.reuses, 1);
     deadline_off(&client->due);
     return client;
@@ -425,8 +442,21 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     return pool;
 }
 
+void pool_retire(struct pool *pool)
+{
+    pool->warm = pool->max_idle = 0;
+    while (pool->idle_first)
+        h1_client_close(pool->idle_first);
+}
+
+bool pool_is_down(const struct pool *pool)
+{
+    return pool->backoff_ms && pool->loop->now < pool->down_until && !pool->idle;
+}
+
 void pool_close(struct pool *pool)
 {
+    end_backoff(pool);
     pool->closed = true;
     pool->on_warm = NULL;
     loop_cancel(pool->loop, &pool->refill);

@@ -32,6 +32,9 @@ struct pool_waiter {
 /* This worker's share of a server's limits. `share`, `of`: worker number and count. */
 struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
                       unsigned share, unsigned of, const struct pool_counters *counters);
+/* Keeps nothing open any more, but still serves: for a cluster that only exchanges begun under
+ * an earlier configuration use. */
+void pool_retire(struct pool *pool);
 /* Closes what is idle and connecting; what is lent closes when it comes back, and then the
  * pool's memory goes. Waiters are told R_UPSTREAM_NONE. */
 void pool_close(struct pool *pool);
@@ -45,10 +48,13 @@ void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg);
  * ones are not trusted; a new one is opened, or one comes that has just served somebody. */
 struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter);
 void pool_cancel(struct pool_waiter *waiter); /* harmless when it does not wait */
-/* Whether a lent connection was used before this turn. */
+/* Whether the last try to connect failed and the pool waits before the next: better ask
+ * another server. */
+bool pool_is_down(const struct pool *pool);
+/* Whether a lent connection had been idle: warm, or used before. */
 static inline bool pool_is_reused(const struct h1_client *client)
 {
-    return client->requests > 1;
+    return !client->fresh;
 }
 
 #endif

@@ -1,0 +1,140 @@
+#include "app/explain.h"
+
+#include <stdio.h>
+
+#include "conf/route.h"
+#include "http/path.h"
+
+struct question {
+    struct str method, host, path;
+    bool tls;
+    unsigned port; /* 0: the URL names none */
+};
+
+static bool cut_scheme(struct str *rest, struct question *ret)
+{
+    static const struct str http = STR("http://"), https = STR("https://");
+    const struct str *scheme =
+        rest->n > https.n && memcmp(rest->p, https.p, https.n) == 0 ? &https
+        : rest->n > http.n && memcmp(rest->p, http.p, http.n) == 0  ? &http
+                                                                    : NULL;
+    if (!scheme)
+        return false;
+    ret->tls = scheme == &https;
+    rest->p += scheme->n;
+    rest->n -= scheme->n;
+    return true;
+}
+
+static size_t span_until(struct str s, const char *stops)
+{
+    size_t n = 0;
+    while (n < s.n && !strchr(stops, s.p[n]))
+        n++;
+    return n;
+}
+
+/* "GET https://host:port/path?query"; a bare path leaves the host open. */
+static bool parse(const char *text, struct arena *arena, struct question *ret)
+{
+    struct str rest = str_of(text);
+    size_t n = span_until(rest, " ");
+    ret->method = (struct str){rest.p, n};
+    if (!head_is_token(ret->method) || n == rest.n)
+        return false;
+    rest = str_trim((struct str){rest.p + n, rest.n - n});
+    struct str authority = STR("");
+    if (cut_scheme(&rest, ret)) {
+        authority = (struct str){rest.p, span_until(rest, "/?#")};
+        rest.p += authority.n;
+        rest.n -= authority.n;
+        if (!head_is_authority(authority))
+            return false;
+    }
+    size_t colon = authority.n && authority.p[0] == '[' ? span_until(authority, "]") + 1
+                                                        : span_until(authority, ":");
+    uint64_t port = 0;
+    if (colon < authority.n)
+        str_to_u64((struct str){authority.p + colon + 1, authority.n - colon - 1}, 65535,
+                   &port);
+    ret->port = (unsigned)port;
+    char *host = arena_copyz(arena, (struct str){authority.p, colon});
+    if (!host)
+        return false;
+    for (char *p = host; *p; p++)
+        *p = ascii_lower(*p);
+    ret->host = str_of(host);
+    struct str path = {rest.p, span_until(rest, "?#")};
+    unsigned class;
+    size_t offset;
+    if (!path.n)
+        path = STR("/");
+    if (path.n == 1 && path.p[0] == '*') {
+        ret->path = path;
+        return true;
+    }
+    return path.p[0] == '/' &&
+           path_normalise(path, PATH_ALLOW_DEFAULT, arena, &ret->path, &class, &offset) == 0;
+}
+
+static unsigned port_of(const struct addr *addr)
+{
+    return addr->sa.sa_family == AF_INET    ? ntohs(addr->in4.sin_port)
+           : addr->sa.sa_family == AF_INET6 ? ntohs(addr->in6.sin6_port)
+                                            : 0;
+}
+
+static bool listens_on(const struct conf_listener *listener, unsigned port)
+{
+    for (size_t i = 0; i < listener->addr_count; i++)
+        if (port_of(&listener->addrs[i]) == port)
+            return true;
+    return false;
+}
+
+static void print(const struct conf *conf, const struct router *router,
+                  const struct question *question)
+{
+    bool named = false;
+    for (size_t i = 0; question->port && i < conf->listener_count; i++)
+        named |= listens_on(&conf->listeners[i], question->port);
+    if (question->port && !named)
+        printf("no listener has port %u; this is what each listener would do\n",
+               question->port);
+    for (size_t i = 0; i < conf->listener_count; i++) {
+        if (named && !listens_on(&conf->listeners[i], question->port))
+            continue;
+        printf("listener \"%s\" (%s:%d)\n", conf->listeners[i].name,
+               conf->listeners[i].where.file, conf->listeners[i].where.line);
+        router_explain(router, i, question->host, question->path, question->method, stdout);
+    }
+}
+
+int explain(const struct conf *conf, const char *request)
+{
+    struct slab chunks;
+    struct arena arena;
+    struct question question = {0};
+    struct conf_faults faults = {0};
+    slab_init(&chunks, ARENA_CHUNK, 0);
+    arena_init(&arena, &chunks);
+    int status = 2;
+    struct router *router = router_new(conf, &faults);
+    if (!parse(request, &arena, &question)) {
+        fprintf(stderr,
+                "postern: --explain \"%s\": expected \"METHOD URL\", as in "
+                "\"GET http://example.com/path\"\n",
+                request);
+    } else if (router) {
+        print(conf, router, &question);
+        status = 0;
+    }
+    for (size_t i = 0; i < faults.count; i++)
+        fprintf(stderr, "%s:%d: %s\n", faults.list[i].where.file, faults.list[i].where.line,
+                faults.list[i].message);
+    conf_faults_done(&faults);
+    router_free(router);
+    arena_done(&arena);
+    slab_done(&chunks);
+    return status;
+}

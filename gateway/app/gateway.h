@@ -1,0 +1,73 @@
+/* The process: the main thread with its signals and its admin listener, and the workers.
+ *
+ *   STARTING ─▶ RUNNING ◀─▶ RELOADING
+ *       └──────────┴─────────┴──▶ DRAINING ─▶ (ended)
+ *
+ * A configuration takes effect in steps: read and checked, sockets bound, pools warmed by
+ * every worker, then switched. Until the last step anything may fail and nothing has changed.
+ */
+#ifndef POSTERN_APP_GATEWAY_H
+#define POSTERN_APP_GATEWAY_H
+
+#include "app/ports.h"
+#include "proxy/admin.h"
+
+enum gateway_phase { PHASE_STARTING, PHASE_RUNNING, PHASE_RELOADING, PHASE_DRAINING };
+
+/* How the last reload went. */
+struct reload_result {
+    bool ok;
+    uint64_t at_ms; /* wall clock */
+    struct conf_faults faults;
+};
+
+struct gateway {
+    struct loop loop;
+    const char *path; /* of the configuration file */
+    enum gateway_phase phase;
+    struct snapshot *snapshot; /* in force; NULL before the first */
+    struct snapshot *next;
+    struct ports ports, next_ports; /* in force; being prepared */
+    uint64_t loaded_at_ms;
+    struct reload_result last;
+
+    struct worker *workers;
+    struct metrics **metrics;
+    unsigned worker_count; /* alive */
+    unsigned started;      /* threads, ended ones too */
+    unsigned waiting;      /* workers whose answer to the last letter is awaited */
+    bool prepare_failed, reload_again;
+    struct deadline warm_due;
+
+    struct admin *admin;
+    struct addr admin_addr;
+    bool has_admin;
+    int next_admin_fd;
+    struct event signals[5];
+    int signal_count;
+    char *pid_file; /* written by us */
+    int exit_status;
+};
+
+/* Runs until it is told to stop. Takes over `conf`. The exit status of the program. */
+int gateway_run(const char *path, struct conf *conf);
+
+/* app/reload.c */
+/* Checks and binds what `conf` (taken over) needs. 0, or -1 with faults and nothing changed. */
+int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults);
+/* Behind it: has every worker warm up, and then puts it in force. */
+void reload_prepare(struct gateway *gw);
+void reload_on_signal(struct gateway *gw);
+/* A worker's answers, on the main thread. */
+void reload_on_warm(struct gateway *gw, bool failed);
+void reload_on_switched(struct gateway *gw);
+
+/* app/status.c: what the admin listener tells. */
+extern const struct admin_ops status_ops;
+
+/* The first configuration is in force. */
+void gateway_started(struct gateway *gw);
+/* Drains for up to `timeout_ms` and ends. Asked again: at once. */
+void gateway_stop(struct gateway *gw, uint32_t timeout_ms);
+
+#endif

@@ -1,0 +1,150 @@
+/* The command line. See `postern -h`. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <confuse.h>
+#include <event2/event.h>
+#include <jansson.h>
+
+#include "app/explain.h"
+#include "app/gateway.h"
+
+#define DEFAULT_FILE "/etc/postern/gateway.conf"
+
+enum action { ACT_RUN, ACT_TEST, ACT_DUMP, ACT_EXPLAIN };
+
+struct options {
+    const char *file, *request;
+    enum action action;
+    bool quiet;
+};
+
+static const char usage[] =
+    "usage: postern [-c FILE] [-t | -T] [-q] [-v | -V] [-h] [--explain \"METHOD URL\"]\n"
+    "\n"
+    "  -c FILE    configuration file; default " DEFAULT_FILE "\n"
+    "  -t         check the configuration completely, print every fault, exit 0 or 1\n"
+    "  -T         as -t, then print the effective configuration, defaults filled in\n"
+    "  -q         with -t: print only faults\n"
+    "  -v, -V     version; version with those of compiler and libraries\n"
+    "  -h         this text\n"
+    "  --explain \"GET http://host/path\"\n"
+    "             which listener, route and upstream that request would get, and why\n"
+    "\n"
+    "signals: HUP loads the configuration anew, USR1 reopens log files, TERM, QUIT and INT\n"
+    "drain and stop (a second one stops at once).\n"
+    "exit status: 0 clean stop, 1 configuration or start-up fault, 2 usage\n";
+
+static void print_version(bool all)
+{
+    printf("postern %s\n", POSTERN_VERSION);
+    if (!all)
+        return;
+#ifdef __clang__
+    printf("compiler clang %s\n", __clang_version__);
+#else
+    printf("compiler gcc %s\n", __VERSION__);
+#endif
+    printf("libevent %s\nlibconfuse %s\njansson %s\n", event_get_version(), confuse_version,
+           jansson_version_str());
+}
+
+static void print_faults(const struct conf_faults *faults)
+{
+    for (size_t i = 0; i < faults->count; i++)
+        fprintf(stderr, "%s:%d: %s\n", faults->list[i].where.file, faults->list[i].where.line,
+                faults->list[i].message);
+}
+
+/* The file, complete with routes and names resolved, as a start would see it. */
+static struct snapshot *load(const char *file)
+{
+    struct conf_faults faults = {0};
+    struct conf *conf = conf_load(file, &faults);
+    struct snapshot *snapshot = conf ? snapshot_new(conf, NULL, &faults) : NULL;
+    print_faults(&faults);
+    conf_faults_done(&faults);
+    return snapshot;
+}
+
+static int check(const struct options *options)
+{
+    struct snapshot *snapshot = load(options->file);
+    int status = 0;
+    if (!snapshot) {
+        if (!options->quiet)
+            fprintf(stderr, "postern: %s has faults\n", options->file);
+        return 1;
+    }
+    if (options->action == ACT_DUMP)
+        conf_dump(snapshot->conf, stdout);
+    else if (options->action == ACT_EXPLAIN)
+        status = explain(snapshot->conf, options->request);
+    else if (!options->quiet)
+        fprintf(stderr, "postern: %s is good\n", options->file);
+    snapshot_unref(snapshot);
+    return status;
+}
+
+static int run(const char *file)
+{
+    struct conf_faults faults = {0};
+    struct conf *conf = conf_load(file, &faults);
+    print_faults(&faults);
+    conf_faults_done(&faults);
+    return conf ? gateway_run(file, conf) : 1;
+}
+
+/* Fills `options`; returns -1 to go on, or an exit status. */
+static int parse(int argc, char **argv, struct options *options)
+{
+    static const struct option longs[] = {{"explain", required_argument, NULL, 'e'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'v'},
+                                          {NULL, 0, NULL, 0}};
+    int c;
+    while ((c = getopt_long(argc, argv, "c:tTqvVh", longs, NULL)) != -1) {
+        switch (c) {
+        case 'c':
+            options->file = optarg;
+            break;
+        case 't':
+            options->action = ACT_TEST;
+            break;
+        case 'T':
+            options->action = ACT_DUMP;
+            break;
+        case 'q':
+            options->quiet = true;
+            break;
+        case 'e':
+            options->action = ACT_EXPLAIN;
+            options->request = optarg;
+            break;
+        case 'v':
+        case 'V':
+            print_version(c == 'V');
+            return 0;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind == argc)
+        return -1;
+    fprintf(stderr, "postern: unexpected argument \"%s\"\n%s", argv[optind], usage);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.file = DEFAULT_FILE};
+    int status = parse(argc, argv, &options);
+    if (status >= 0)
+        return status;
+    return options.action == ACT_RUN ? run(options.file) : check(&options);
+}

@@ -1,0 +1,253 @@
+#include "app/gateway.h"
+#include "app/notify.h"
+
+#include <unistd.h>
+
+#define WARM_MAX_MS 5000 /* for pools to warm before a configuration takes effect anyway */
+
+static void forget_faults(struct gateway *gw)
+{
+    conf_faults_done(&gw->last.faults);
+    gw->last.faults = (struct conf_faults){0};
+}
+
+/* The old configuration stays. One line per fault says why. */
+static void refuse(struct gateway *gw, struct conf_faults *faults)
+{
+    forget_faults(gw);
+    gw->last.ok = false;
+    gw->last.at_ms = clock_wall_ms();
+    gw->last.faults = *faults;
+    for (size_t i = 0; i < faults->count; i++)
+        log_error("reload: %s:%d: %s", faults->list[i].where.file, faults->list[i].where.line,
+                  faults->list[i].message);
+    log_error("reload: refused for %zu fault%s; generation %llu stays in force", faults->count,
+              faults->count == 1 ? "" : "s", (unsigned long long)gw->snapshot->generation);
+    notify("READY=1\nSTATUS=Reload refused: %zu fault%s, first %s:%d", faults->count,
+           faults->count == 1 ? "" : "s", faults->list[0].where.file,
+           faults->list[0].where.line);
+}
+
+static void end_reload(struct gateway *gw)
+{
+    if (gw->phase == PHASE_RELOADING)
+        gw->phase = PHASE_RUNNING;
+    if (gw->reload_again) {
+        gw->reload_again = false;
+        reload_on_signal(gw);
+    }
+}
+
+static void give_up(struct gateway *gw)
+{
+    if (gw->next_admin_fd >= 0)
+        close(gw->next_admin_fd);
+    gw->next_admin_fd = -1;
+    ports_close(&gw->next_ports);
+    snapshot_unref(gw->next);
+    gw->next = NULL;
+}
+
+/* ---- step by step ---- */
+
+static void name_all(struct snapshot *snapshot)
+{
+    const struct conf *conf = snapshot->conf;
+    for (size_t i = 0; i < conf->route_count; i++)
+        snapshot->route_names[i] = metrics_name(str_of(conf->routes[i].name));
+    for (size_t i = 0; i < conf->listener_count; i++)
+        snapshot->listener_names[i] = metrics_name(str_of(conf->listeners[i].name));
+    for (size_t i = 0; i < conf->upstream_count; i++) {
+        struct cluster *cluster = snapshot->clusters[i];
+        if (cluster->metric_name)
+            continue; /* adopted: workers may be reading it */
+        cluster->metric_name = metrics_name(str_of(cluster->name));
+        for (uint32_t k = 0; k < cluster->count; k++)
+            cluster->servers[k].metric_name = metrics_name(str_of(cluster->servers[k].text));
+    }
+}
+
+static int open_admin(struct gateway *gw, const struct conf *conf, struct conf_faults *faults)
+{
+    gw->next_admin_fd = -1;
+    if (!conf->has_admin || (gw->has_admin && addr_eq(&conf->admin, &gw->admin_addr)))
+        return 0;
+    int rc = sock_listen(&conf->admin, false, &gw->next_admin_fd);
+    if (rc == 0)
+        return 0;
+    char text[ADDR_TEXT];
+    addr_put(text, &conf->admin);
+    conf_fault(faults, (struct conf_where){conf->file, 0}, "admin: cannot listen on %s: %s",
+               text, strerror(-rc));
+    return -1;
+}
+
+static void switch_admin(struct gateway *gw, const struct conf *conf)
+{
+    bool same = conf->has_admin && gw->has_admin && addr_eq(&conf->admin, &gw->admin_addr);
+    if (same)
+        return;
+    if (gw->has_admin)
+        admin_unlisten(gw->admin);
+    gw->has_admin = conf->has_admin;
+    gw->admin_addr = conf->admin;
+    int fd = gw->next_admin_fd;
+    gw->next_admin_fd = -1;
+    if (fd >= 0 && admin_listen(gw->admin, fd) < 0)
+        log_error("out of memory: the admin listener does not answer");
+}
+
+static void warn_of_what_stays(const struct conf *before, const struct conf *now)
+{
+    if (before->workers != now->workers)
+        log_warn("reload: workers = %u takes effect at the next start", now->workers);
+    if (strcmp(before->user ? before->user : "", now->user ? now->user : "") != 0)
+        log_warn("reload: a changed user takes effect at the next start");
+    if (strcmp(before->pid_file ? before->pid_file : "", now->pid_file ? now->pid_file : "") !=
+        0)
+        log_warn("reload: a changed pid_file takes effect at the next start");
+}
+
+static void on_warm_due(struct deadline *deadline)
+{
+    struct gateway *gw =
+        (struct gateway *)((char *)deadline - offsetof(struct gateway, warm_due));
+    log_warn("pools are not warm after %d ms; the configuration takes effect all the same",
+             WARM_MAX_MS);
+    gw->waiting = 1;
+    reload_on_warm(gw, false);
+}
+
+int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
+{
+    gw->next = snapshot_new(conf, gw->snapshot, faults);
+    if (!gw->next)
+        return -1;
+    name_all(gw->next);
+    if (open_admin(gw, conf, faults) < 0 ||
+        ports_open(&gw->next_ports, conf, gw->snapshot ? &gw->ports : NULL, gw->worker_count,
+                   faults) < 0) {
+        give_up(gw);
+        return -1;
+    }
+    /* The admin listener is there from the first moment: it tells that we are starting. */
+    if (!gw->snapshot)
+        switch_admin(gw, conf);
+    gw->prepare_failed = false;
+    gw->waiting = gw->worker_count;
+    deadline_init(&gw->warm_due, on_warm_due);
+    return 0;
+}
+
+/* The letters go out once the threads are there. */
+void reload_prepare(struct gateway *gw)
+{
+    loop_deadline(&gw->loop, &gw->warm_due, WARM_MAX_MS);
+    for (unsigned i = 0; i < gw->worker_count; i++)
+        if (worker_prepare(&gw->workers[i], gw->next) < 0)
+            reload_on_warm(gw, true);
+}
+
+static bool open_logs(const struct conf *conf, struct conf_faults *faults)
+{
+    const char *path = "";
+    int rc = log_set_paths(conf->error_log.path, conf->access_log.path, &path);
+    if (rc == 0)
+        return true;
+    conf_fault(faults, (struct conf_where){conf->file, 0}, "cannot open log %s: %s", path,
+               strerror(-rc));
+    return false;
+}
+
+/* Every worker is warm: the point of no return. */
+static void switch_all(struct gateway *gw)
+{
+    struct conf_faults faults = {0};
+    struct worker_port **lists = mem_zalloc(gw->worker_count * sizeof(*lists));
+    bool ok = lists && !gw->prepare_failed && open_logs(gw->next->conf, &faults);
+    for (unsigned i = 0; ok && i < gw->worker_count; i++) {
+        lists[i] = ports_for(&gw->next_ports, i);
+        ok = lists[i] != NULL;
+    }
+    if (!ok) {
+        if (!faults.count)
+            conf_fault(&faults, (struct conf_where){gw->path, 0}, "out of memory");
+        for (unsigned i = 0; i < gw->worker_count; i++)
+            worker_forget(&gw->workers[i]);
+        give_up(gw);
+        mem_free(lists);
+        if (gw->snapshot) {
+            refuse(gw, &faults);
+            end_reload(gw);
+        } else {
+            log_error("cannot start: %s", faults.list[0].message);
+            conf_faults_done(&faults);
+            gw->exit_status = 1;
+            gateway_stop(gw, 0);
+        }
+        return;
+    }
+    log_set_level(gw->next->conf->error_log.level);
+    gw->waiting = gw->worker_count;
+    for (unsigned i = 0; i < gw->worker_count; i++)
+        if (worker_switch(&gw->workers[i], lists[i], gw->next_ports.count) < 0)
+            log_error("out of memory: worker %u keeps the configuration it has", i);
+    mem_free(lists);
+}
+
+void reload_on_warm(struct gateway *gw, bool failed)
+{
+    gw->prepare_failed |= failed;
+    if (!gw->next || !gw->waiting || --gw->waiting)
+        return;
+    deadline_off(&gw->warm_due);
+    switch_all(gw);
+}
+
+void reload_on_switched(struct gateway *gw)
+{
+    if (!gw->next || !gw->waiting || --gw->waiting)
+        return;
+    struct snapshot *old = gw->snapshot;
+    gw->snapshot = gw->next;
+    gw->next = NULL;
+    ports_close(&gw->ports);
+    gw->ports = gw->next_ports;
+    gw->next_ports = (struct ports){0};
+    gw->loaded_at_ms = clock_wall_ms();
+    if (!old) {
+        gateway_started(gw);
+        return;
+    }
+    switch_admin(gw, gw->snapshot->conf);
+    warn_of_what_stays(old->conf, gw->snapshot->conf);
+    snapshot_unref(old);
+    forget_faults(gw);
+    gw->last.ok = true;
+    gw->last.at_ms = gw->loaded_at_ms;
+    unsigned long long generation = gw->snapshot->generation;
+    log_info("reload: generation %llu is in force", generation);
+    notify("READY=1\nSTATUS=Reloaded: generation %llu is in force", generation);
+    end_reload(gw);
+}
+
+void reload_on_signal(struct gateway *gw)
+{
+    if (gw->phase == PHASE_DRAINING)
+        return;
+    if (gw->phase != PHASE_RUNNING) {
+        gw->reload_again = true; /* once more when this one is through */
+        return;
+    }
+    gw->phase = PHASE_RELOADING;
+    notify_reloading();
+    log_info("reload: reading %s", gw->path);
+    struct conf_faults faults = {0};
+    struct conf *conf = conf_load(gw->path, &faults);
+    if (!conf || reload_begin(gw, conf, &faults) < 0) {
+        refuse(gw, &faults);
+        end_reload(gw);
+        return;
+    }
+    reload_prepare(gw);
+}

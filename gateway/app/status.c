@@ -1,0 +1,136 @@
+/* What the admin listener tells: readiness, configuration, upstreams, metrics. */
+#include "app/gateway.h"
+
+static bool is_ready(void *owner)
+{
+    struct gateway *gw = owner;
+    return gw->phase == PHASE_RUNNING || gw->phase == PHASE_RELOADING;
+}
+
+static json_t *time_text(uint64_t wall_ms)
+{
+    if (!wall_ms)
+        return json_null();
+    char text[CLOCK_ISO_LEN];
+    clock_put_iso(text, wall_ms);
+    return json_stringn(text, sizeof(text));
+}
+
+static json_t *faults_json(const struct conf_faults *faults)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < faults->count; i++) {
+        const struct conf_fault *fault = &faults->list[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:i, s:s}", "file", fault->where.file, "line",
+                                        fault->where.line, "message", fault->message));
+    }
+    return list;
+}
+
+static json_t *config(void *owner)
+{
+    struct gateway *gw = owner;
+    json_int_t generation = gw->snapshot ? (json_int_t)gw->snapshot->generation : 0;
+    return json_pack("{s:I, s:s, s:o, s:{s:b, s:o, s:o}}", "generation", generation, "file",
+                     gw->path, "loaded_at", time_text(gw->loaded_at_ms), "last_reload", "ok",
+                     gw->last.ok, "at", time_text(gw->last.at_ms), "faults",
+                     faults_json(&gw->last.faults));
+}
+
+static json_int_t sum(struct gateway *gw, enum metric metric, const struct cluster *cluster,
+                      unsigned name, unsigned state)
+{
+    unsigned labels[4] = {cluster->metric_name, name, state};
+    return (json_int_t)metrics_sum(gw->metrics, gw->worker_count, metric, labels);
+}
+
+/* Up as far as anybody knows: no worker's last try to connect failed. */
+static bool is_up(const struct cluster *cluster, uint32_t i)
+{
+    return atomic_load_explicit(&cluster->servers[i].down, memory_order_relaxed) == 0;
+}
+
+static json_t *server_json(struct gateway *gw, const struct cluster *cluster, uint32_t i)
+{
+    unsigned name = cluster->servers[i].metric_name;
+    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "address",
+                     cluster->servers[i].text, "state", is_up(cluster, i) ? "up" : "down",
+                     "weight", (int)cluster->servers[i].weight, "backup",
+                     cluster->servers[i].backup, "requests",
+                     sum(gw, METRIC_UPSTREAM_REQUESTS, cluster, name, METRIC_ANY), "idle",
+                     sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 0), "active",
+                     sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 1), "opened",
+                     sum(gw, METRIC_UPSTREAM_OPENED, cluster, name, 0), "reused",
+                     sum(gw, METRIC_UPSTREAM_REUSES, cluster, name, 0));
+}
+
+static json_t *upstreams(void *owner)
+{
+    static const char *const balances[] = {
+        [BALANCE_ROUND_ROBIN] = "round_robin",
+        [BALANCE_LEAST_REQUESTS] = "least_requests",
+        [BALANCE_TWO_CHOICES] = "two_choices",
+        [BALANCE_HASH] = "hash",
+    };
+    struct gateway *gw = owner;
+    json_t *list = json_array();
+    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
+        const struct cluster *cluster = gw->snapshot->clusters[i];
+        json_t *servers = json_array();
+        for (uint32_t k = 0; k < cluster->count; k++)
+            json_array_append_new(servers, server_json(gw, cluster, k));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:o}", "name", cluster->name, "balance",
+                                        balances[cluster->balance], "servers", servers));
+    }
+    return list;
+}
+
+static void write_up(struct gateway *gw, FILE *out)
+{
+    metrics_write_head(out, "postern_upstream_server_up", "gauge",
+                       "1 while no worker's last try to connect failed.");
+    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
+        const struct cluster *cluster = gw->snapshot->clusters[i];
+        for (uint32_t k = 0; k < cluster->count; k++) {
+            const char *labels[] = {"upstream", cluster->name, "server",
+                                    cluster->servers[k].text, NULL};
+            metrics_write_value(out, "postern_upstream_server_up", labels,
+                                is_up(cluster, k) ? 1 : 0);
+        }
+    }
+}
+
+static void write_one(FILE *out, const char *name, const char *type, const char *help,
+                      double value)
+{
+    static const char *const none[] = {NULL};
+    metrics_write_head(out, name, type, help);
+    metrics_write_value(out, name, none, value);
+}
+
+static void write_metrics(void *owner, FILE *out)
+{
+    struct gateway *gw = owner;
+    metrics_write(gw->metrics, gw->worker_count, out);
+    write_up(gw, out);
+    write_one(out, "postern_config_generation", "gauge",
+              "Counts up with each configuration that takes effect.",
+              gw->snapshot ? (double)gw->snapshot->generation : 0);
+    write_one(out, "postern_config_last_reload_success", "gauge",
+              "1 if the last reload took effect, or none was asked for.", gw->last.ok);
+    write_one(out, "postern_access_log_dropped_total", "counter",
+              "Log lines dropped because the log could not be written fast enough.",
+              (double)log_dropped());
+    metrics_write_head(out, "postern_build_info", "gauge", "Always 1; the version is a label.");
+    const char *labels[] = {"version", POSTERN_VERSION, NULL};
+    metrics_write_value(out, "postern_build_info", labels, 1);
+}
+
+const struct admin_ops status_ops = {
+    .is_ready = is_ready,
+    .config = config,
+    .upstreams = upstreams,
+    .metrics = write_metrics,
+};

@@ -1,0 +1,276 @@
+#include "proxy/context.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+#include "proxy/exchange.h"
+
+int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned count,
+                 struct metrics *metrics)
+{
+    *cx = (struct context){.loop = loop, .index = index, .count = count, .metrics = metrics};
+    slab_init(&cx->exchanges, sizeof(struct exchange), 1024);
+    ssize_t n = getrandom(cx->random, sizeof(cx->random), 0);
+    return n == sizeof(cx->random) ? 0 : -errno;
+}
+
+/* ---- views ---- */
+
+static void view_free(struct view *view)
+{
+    if (!view)
+        return;
+    snapshot_unref(view->snapshot);
+    mem_free(view->cells);
+    mem_free(view->bytes_in);
+    mem_free(view->bytes_out);
+    mem_free(view);
+}
+
+/* Takes over the snapshot's reference, also when it fails. */
+static struct view *view_new(struct context *cx, struct snapshot *snapshot)
+{
+    const struct conf *conf = snapshot->conf;
+    struct view *view = mem_zalloc(sizeof(*view));
+    if (!view) {
+        snapshot_unref(snapshot);
+        return NULL;
+    }
+    view->snapshot = snapshot;
+    view->policy = (struct access_policy){
+        .combined = conf->access_log.combined,
+        .sample = conf->access_log.sample,
+        .slower_than = conf->access_log.slower_than * NS_PER_MS,
+    };
+    view->cells = mem_zalloc((conf->route_count + 1) * sizeof(*view->cells));
+    view->bytes_in = mem_zalloc((conf->listener_count + 1) * sizeof(struct series *));
+    view->bytes_out = mem_zalloc((conf->listener_count + 1) * sizeof(struct series *));
+    if (!view->cells || !view->bytes_in || !view->bytes_out) {
+        view_free(view);
+        return NULL;
+    }
+    for (size_t i = 0; i <= conf->route_count; i++) {
+        unsigned name = i < conf->route_count ? snapshot->route_names[i] : 0;
+        view->cells[i].duration = metrics_histogram(cx->metrics, METRIC_REQUEST_DURATION, name);
+        view->cells[i].gateway = metrics_histogram(cx->metrics, METRIC_GATEWAY_DURATION, name);
+    }
+    for (size_t i = 0; i < conf->listener_count; i++) {
+        unsigned name = snapshot->listener_names[i];
+        view->bytes_in[i] =
+            metrics_series(cx->metrics, METRIC_DOWNSTREAM_BYTES, (unsigned[4]){name, 0});
+        view->bytes_out[i] =
+            metrics_series(cx->metrics, METRIC_DOWNSTREAM_BYTES, (unsigned[4]){name, 1});
+    }
+    return view;
+}
+
+/* ---- fleets ---- */
+
+static void fleet_free(struct fleet *fleet)
+{
+    for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
+        if (fleet->pools[i])
+            pool_close(fleet->pools[i]);
+    cluster_unref(fleet->cluster);
+    mem_free(fleet->pools);
+    mem_free(fleet);
+}
+
+static _Atomic uint64_t *cell(struct context *cx, enum metric metric,
+                              const struct cluster *cluster, const struct server *server,
+                              unsigned state)
+{
+    unsigned labels[4] = {cluster->metric_name, server->metric_name, state};
+    return &metrics_series(cx->metrics, metric, labels)->value;
+}
+
+static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
+{
+    struct fleet *fleet = mem_zalloc(sizeof(*fleet));
+    if (!fleet)
+        return NULL;
+    fleet->cluster = cluster_ref(cluster);
+    fleet->duration =
+        metrics_histogram(cx->metrics, METRIC_UPSTREAM_DURATION, cluster->metric_name);
+    fleet->retries = metrics_series(cx->metrics, METRIC_UPSTREAM_RETRIES,
+                                    (unsigned[4]){cluster->metric_name});
+    fleet->pools = mem_zalloc(cluster->count * sizeof(*fleet->pools));
+    for (uint32_t i = 0; fleet->pools && i < cluster->count; i++) {
+        const struct server *server = &cluster->servers[i];
+        struct pool_counters counters = {
+            .opened = cell(cx, METRIC_UPSTREAM_OPENED, cluster, server, 0),
+            .reuses = cell(cx, METRIC_UPSTREAM_REUSES, cluster, server, 0),
+            .idle = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 0),
+            .active = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 1),
+        };
+        fleet->pools[i] = pool_new(cx->loop, cluster, i, cx->index, cx->count, &counters);
+        if (!fleet->pools[i]) {
+            fleet_free(fleet);
+            return NULL;
+        }
+    }
+    if (fleet->pools)
+        return fleet;
+    fleet_free(fleet);
+    return NULL;
+}
+
+struct fleet *context_fleet(struct context *cx, const struct cluster *cluster)
+{
+    return cluster->slot < cx->fleet_slots ? cx->fleets[cluster->slot] : NULL;
+}
+
+static bool names_cluster(const struct view *view, const struct cluster *cluster)
+{
+    for (size_t i = 0; view && i < view->snapshot->conf->upstream_count; i++)
+        if (view->snapshot->clusters[i] == cluster)
+            return true;
+    return false;
+}
+
+/* Fleets that no view names go. Those that only retired ones name serve on, for the exchanges
+ * that began under them, but keep nothing open. */
+static void drop_fleets(struct context *cx)
+{
+    for (unsigned i = 0; i < cx->fleet_slots; i++) {
+        struct fleet *fleet = cx->fleets[i];
+        if (!fleet || names_cluster(cx->view, fleet->cluster) ||
+            names_cluster(cx->next, fleet->cluster))
+            continue;
+        const struct view *view = cx->retired;
+        while (view && !names_cluster(view, fleet->cluster))
+            view = view->older;
+        if (view) {
+            for (uint32_t k = 0; k < fleet->cluster->count; k++)
+                pool_retire(fleet->pools[k]);
+            continue;
+        }
+        cx->fleets[i] = NULL;
+        fleet_free(fleet);
+    }
+}
+
+static int add_fleet(struct context *cx, struct cluster *cluster)
+{
+    if (cluster->slot >= cx->fleet_slots) {
+        unsigned slots = cluster->slot + 16;
+        struct fleet **more = mem_realloc(cx->fleets, slots * sizeof(struct fleet *));
+        if (!more)
+            return -ENOMEM;
+        memset(more + cx->fleet_slots, 0, (slots - cx->fleet_slots) * sizeof(struct fleet *));
+        cx->fleets = more;
+        cx->fleet_slots = slots;
+    }
+    if (!cx->fleets[cluster->slot])
+        cx->fleets[cluster->slot] = fleet_new(cx, cluster);
+    return cx->fleets[cluster->slot] ? 0 : -ENOMEM;
+}
+
+/* ---- prepare, switch ---- */
+
+static void on_pool_warm(void *arg)
+{
+    struct context *cx = arg;
+    if (--cx->warming == 0 && cx->on_warm)
+        cx->on_warm(cx);
+}
+
+int context_prepare(struct context *cx, struct snapshot *snapshot,
+                    void (*on_warm)(struct context *cx))
+{
+    cx->next = view_new(cx, snapshot);
+    if (!cx->next)
+        return -ENOMEM;
+    size_t count = snapshot->conf->upstream_count;
+    cx->on_warm = NULL;
+    cx->warming = 1; /* ourselves, so that it cannot end before all have begun */
+    for (size_t i = 0; i < count; i++) {
+        struct cluster *cluster = snapshot->clusters[i];
+        bool fresh = !context_fleet(cx, cluster);
+        int rc = add_fleet(cx, cluster);
+        if (rc < 0) {
+            context_forget(cx);
+            return rc;
+        }
+        for (uint32_t k = 0; fresh && k < cluster->count; k++) {
+            cx->warming++;
+            pool_warm(cx->fleets[cluster->slot]->pools[k], on_pool_warm, cx);
+        }
+    }
+    cx->on_warm = on_warm;
+    on_pool_warm(cx);
+    return 0;
+}
+
+static void view_end(struct context *cx, struct view *view)
+{
+    struct view **at = &cx->retired;
+    while (*at != view)
+        at = &(*at)->older;
+    *at = view->older;
+    drop_fleets(cx);
+    view_free(view);
+}
+
+void context_switch(struct context *cx)
+{
+    struct view *old = cx->view;
+    cx->view = cx->next;
+    cx->next = NULL;
+    cx->on_warm = NULL; /* whoever waited for it does not any more */
+    if (old) {
+        old->retired = true;
+        old->older = cx->retired;
+        cx->retired = old;
+        if (!old->exchanges)
+            view_end(cx, old);
+    }
+    drop_fleets(cx);
+}
+
+void context_forget(struct context *cx)
+{
+    struct view *view = cx->next;
+    cx->next = NULL;
+    cx->on_warm = NULL;
+    drop_fleets(cx);
+    view_free(view);
+}
+
+void context_exchange_ended(struct context *cx, struct view *view)
+{
+    if (--view->exchanges == 0 && view->retired)
+        view_end(cx, view);
+}
+
+void context_done(struct context *cx)
+{
+    struct view *view = cx->view;
+    cx->view = NULL;
+    context_forget(cx);
+    view_free(view);
+    mem_free(cx->fleets);
+    slab_done(&cx->exchanges);
+}
+
+/* ---- small things ---- */
+
+/* xorshift128+: fast, and seeded from the kernel. For ids and choices, not for secrets. */
+uint64_t context_random(struct context *cx)
+{
+    uint64_t x = cx->random[0], y = cx->random[1];
+    cx->random[0] = y;
+    x ^= x << 23;
+    cx->random[1] = x ^ y ^ (x >> 17) ^ (y >> 26);
+    return cx->random[1] + y;
+}
+
+struct str context_date(struct context *cx)
+{
+    uint64_t wall = clock_wall_ms();
+    if (wall / 1000 != cx->date_s) {
+        cx->date_s = wall / 1000;
+        clock_put_http(cx->date, wall);
+    }
+    return (struct str){cx->date, CLOCK_HTTP_LEN};
+}

@@ -1,0 +1,275 @@
+#include "proxy/exchange.h"
+
+#include <assert.h>
+
+#include "proxy/forward.h"
+#include "proxy/reply.h"
+
+#define TO(s) (1u << (s))
+/* The whole life of an exchange. A move that is not in this table is a bug. */
+static const uint16_t allowed[EX_STATES] = {
+    [EX_NEW] = TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_CONNECT] = TO(EX_CONNECT) | TO(EX_SEND) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_SEND] = TO(EX_CONNECT) | TO(EX_RELAY) | TO(EX_TUNNEL) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_RELAY] = TO(EX_FLUSH) | TO(EX_DONE),
+    [EX_TUNNEL] = TO(EX_DONE),
+    [EX_REPLY] = TO(EX_DONE),
+    [EX_FLUSH] = TO(EX_DONE),
+};
+
+void exchange_to(struct exchange *ex, enum ex_state state)
+{
+    assert(allowed[ex->state] & TO(state));
+    ex->state = state;
+}
+
+const struct conf *exchange_conf(const struct exchange *ex)
+{
+    return ex->view->snapshot->conf;
+}
+
+const struct conf_listener *exchange_listener(const struct exchange *ex)
+{
+    return &exchange_conf(ex)->listeners[ex->listener];
+}
+
+/* ---- the end ---- */
+
+static void on_bury(struct grave *grave)
+{
+    struct exchange *ex = (struct exchange *)((char *)grave - offsetof(struct exchange, grave));
+    slab_give(&ex->cx->exchanges, ex);
+}
+
+void exchange_finish(struct exchange *ex)
+{
+    exchange_to(ex, EX_DONE);
+    exchange_drop_up(ex);
+    record_exchange(ex);
+    flow_drop(&ex->request);
+    deadline_end(&ex->cx->loop->wheel, &ex->total);
+    if (ex->down)
+        ex->down->ops->release(ex->down);
+    arena_done(&ex->arena);
+    context_exchange_ended(ex->cx, ex->view);
+    loop_bury(ex->cx->loop, &ex->grave, on_bury);
+}
+
+/* The client must be able to tell that its answer is not complete. */
+static void cut_off(struct exchange *ex)
+{
+    exchange_drop_up(ex);
+    if (ex->down)
+        ex->down->ops->abort(ex->down);
+    ex->down = NULL;
+    exchange_finish(ex);
+}
+
+void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
+{
+    switch (ex->state) {
+    case EX_NEW:
+    case EX_CONNECT:
+    case EX_SEND:
+        ex->reason = fault->reason;
+        ex->fault = *fault;
+        exchange_drop_up(ex);
+        exchange_to(ex, EX_REPLY);
+        reply_error(ex, fault);
+        break;
+    case EX_RELAY:
+    case EX_TUNNEL:
+    case EX_FLUSH:
+        ex->reason = fault->reason;
+        ex->fault = *fault;
+        cut_off(ex);
+        break;
+    case EX_REPLY: /* the answer is on its way already */
+    case EX_DONE:
+    case EX_STATES:
+        break;
+    }
+}
+
+/* ---- the way to a route ---- */
+
+static void refuse(struct exchange *ex, enum reason reason)
+{
+    exchange_fail(ex, &(struct leg_fault){.reason = reason});
+}
+
+static void on_total_due(struct deadline *deadline)
+{
+    struct exchange *ex =
+        (struct exchange *)((char *)deadline - offsetof(struct exchange, total));
+    refuse(ex, R_UPSTREAM_TIMEOUT_TOTAL);
+}
+
+static uint64_t body_limit(const struct exchange *ex)
+{
+    const struct conf_route *route = ex->match.route;
+    return route && route->body_bytes != UINT64_MAX ? route->body_bytes
+                                                    : exchange_listener(ex)->limits.body_bytes;
+}
+
+static bool is_too_large(struct exchange *ex, uint64_t bytes)
+{
+    uint64_t limit = body_limit(ex);
+    if (!limit || bytes <= limit)
+        return false;
+    exchange_fail(ex, &(struct leg_fault){
+                          .reason = R_CLIENT_BODY_TOO_LARGE, .limit = limit, .actual = bytes});
+    return true;
+}
+
+static void go_upstream(struct exchange *ex)
+{
+    const struct conf_route *route = ex->match.route;
+    ex->cluster = ex->view->snapshot->clusters[route->upstream_index];
+    ex->fleet = context_fleet(ex->cx, ex->cluster);
+    uint32_t total = ex->cluster->limits.total;
+    if (route->timeout && (!total || route->timeout < total))
+        total = route->timeout;
+    if (total)
+        loop_deadline(ex->cx->loop, &ex->total, total);
+    exchange_choose(ex);
+}
+
+void exchange_route(struct exchange *ex)
+{
+    size_t offset = 0;
+    enum reason reason = forward_identify(ex, &offset);
+    if (reason) {
+        exchange_fail(ex, &(struct leg_fault){.reason = reason, .offset = offset});
+        return;
+    }
+    router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path,
+                ex->head->method_text, &ex->match);
+    const struct conf_route *route = ex->match.route;
+    if (!route) {
+        refuse(ex, ex->match.wrong_method ? R_ROUTE_METHOD : R_ROUTE_NONE);
+        return;
+    }
+    if (ex->head->framing == FRAMING_LENGTH && is_too_large(ex, ex->head->length))
+        return;
+    switch (route->action) {
+    case ACTION_UPSTREAM:
+        go_upstream(ex);
+        break;
+    case ACTION_RESPOND:
+        exchange_to(ex, EX_REPLY);
+        reply_respond(ex);
+        break;
+    case ACTION_REDIRECT:
+        exchange_to(ex, EX_REPLY);
+        reply_redirect(ex);
+        break;
+    }
+}
+
+/* ---- what the client's side tells ---- */
+
+static void on_head(struct leg *leg, struct head *head)
+{
+    struct exchange *ex = leg->owner;
+    ex->head = head;
+    exchange_route(ex);
+}
+
+static void on_body(struct leg *leg, struct slice slice)
+{
+    struct exchange *ex = leg->owner;
+    bool wanted = ex->state == EX_CONNECT || ex->state == EX_SEND || ex->state == EX_RELAY ||
+                  ex->state == EX_TUNNEL;
+    if (!wanted || (ex->state != EX_TUNNEL && is_too_large(ex, ex->request.bytes + slice.n))) {
+        slice_drop(&slice);
+        return;
+    }
+    flow_body(&ex->request, slice);
+    if (ex->request.lost)
+        refuse(ex, R_NO_MEMORY);
+}
+
+static void end_tunnel_if_over(struct exchange *ex)
+{
+    if (ex->request.ended && ex->response.ended && !ex->up->ops->pending(ex->up))
+        exchange_finish(ex);
+}
+
+static void on_end(struct leg *leg, struct head *trailers)
+{
+    struct exchange *ex = leg->owner;
+    if (ex->state == EX_REPLY || ex->state == EX_FLUSH || ex->state == EX_NEW) {
+        ex->request.ended = true;
+        return;
+    }
+    flow_end(&ex->request, trailers);
+    if (ex->state == EX_TUNNEL)
+        end_tunnel_if_over(ex);
+}
+
+static void on_room(struct leg *leg)
+{
+    struct exchange *ex = leg->owner;
+    if (ex->up)
+        flow_room(&ex->response);
+}
+
+static void on_sent(struct leg *leg)
+{
+    struct exchange *ex = leg->owner;
+    exchange_finish(ex);
+}
+
+static void on_bad(struct leg *leg, const struct leg_fault *fault)
+{
+    exchange_fail(leg->owner, fault);
+}
+
+static void on_gone(struct leg *leg, const struct leg_fault *fault)
+{
+    struct exchange *ex = leg->owner;
+    ex->down = NULL;
+    if (!ex->reason) {
+        ex->reason = fault->reason;
+        ex->fault = *fault;
+    }
+    if (ex->state != EX_RELAY && ex->state != EX_FLUSH && ex->state != EX_TUNNEL)
+        ex->status = 499;
+    exchange_finish(ex);
+}
+
+static const struct leg_events down_events = {
+    .on_head = on_head,
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_room = on_room,
+    .on_sent = on_sent,
+    .on_bad = on_bad,
+    .on_gone = on_gone,
+};
+
+bool exchange_begin(struct context *cx, struct view *view, struct leg *leg,
+                    const struct peer *peer, int listener)
+{
+    struct exchange *ex = slab_take(&cx->exchanges);
+    if (!ex)
+        return false;
+    memset(ex, 0, sizeof(*ex));
+    ex->cx = cx;
+    ex->view = view;
+    view->exchanges++;
+    ex->peer = peer;
+    ex->listener = listener;
+    ex->server = -1;
+    ex->client_ip = (struct str){peer->ip, peer->ip_len};
+    ex->started_at = cx->loop->now;
+    ex->down = leg;
+    arena_init(&ex->arena, &cx->loop->chunks);
+    flow_init(&ex->request, leg, true);
+    ex->total.on_due = on_total_due;
+    leg->events = &down_events;
+    leg->owner = ex;
+    leg->arena = &ex->arena;
+    return true;
+}

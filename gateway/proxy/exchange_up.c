@@ -1,0 +1,369 @@
+/* The upstream side of an exchange: choose a server, get a connection, send, answer or retry.
+ */
+#include "proxy/exchange.h"
+
+#include "proxy/forward.h"
+
+#define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
+#define RETRY_HALF  (5 * NS_PER_S) /* half of the budget's window */
+#define STALE_AFTER                                                                            \
+    (1 * NS_PER_S) /* idle so long, a connection is looked at before a                         \
+                      request that cannot be repeated goes out on it */
+
+static void ask(struct exchange *ex, int server);
+
+/* ---- the retry budget ---- */
+
+static void budget_turn(struct fleet *fleet, uint64_t now)
+{
+    if (now - fleet->window_at < RETRY_HALF)
+        return;
+    bool long_ago = now - fleet->window_at >= 2 * RETRY_HALF;
+    fleet->requests[1] = long_ago ? 0 : fleet->requests[0];
+    fleet->retried[1] = long_ago ? 0 : fleet->retried[0];
+    fleet->requests[0] = fleet->retried[0] = 0;
+    fleet->window_at = now;
+}
+
+static bool budget_allows(const struct exchange *ex)
+{
+    struct fleet *fleet = ex->fleet;
+    budget_turn(fleet, ex->cx->loop->now);
+    uint64_t requests = fleet->requests[0] + fleet->requests[1];
+    uint64_t retried = fleet->retried[0] + fleet->retried[1];
+    return retried < RETRY_FLOOR ||
+           retried * 1000 < requests * ex->cluster->retry_budget_permille;
+}
+
+/* ---- choosing ---- */
+
+/* The key that a hashing cluster chooses by; 0: the request has none. */
+static uint64_t hash_of(struct exchange *ex)
+{
+    const struct conf_upstream *conf =
+        &exchange_conf(ex)->upstreams[ex->match.route->upstream_index];
+    const struct field *field;
+    struct str value;
+    switch (conf->hash_on) {
+    case HASH_CLIENT_IP:
+        return balance_hash(ex->client_ip);
+    case HASH_PATH:
+        return balance_hash(ex->path);
+    case HASH_HEADER:
+        field = head_find_name(ex->head, str_of(conf->hash_name));
+        return field ? balance_hash(field->value) : 0;
+    case HASH_COOKIE:
+        value = forward_cookie(ex->head, str_of(conf->hash_name));
+        return value.p ? balance_hash(value) : 0;
+    }
+    return 0;
+}
+
+/* A server not yet tried whose last connect did not fail; if there is none, one that did. */
+static int pick(struct exchange *ex)
+{
+    struct tried passed = ex->tried;
+    int first = -1;
+    for (;;) {
+        uint64_t random =
+            ex->cluster->balance == BALANCE_TWO_CHOICES ? context_random(ex->cx) : 0;
+        int server = balance_pick(ex->cluster, &passed, ex->hash, random);
+        if (server < 0)
+            return first;
+        if (!pool_is_down(ex->fleet->pools[server]))
+            return server;
+        if (first < 0)
+            first = server;
+        tried_add(&passed, (unsigned)server);
+    }
+}
+
+void exchange_choose(struct exchange *ex)
+{
+    if (ex->cluster->balance == BALANCE_HASH)
+        ex->hash = hash_of(ex);
+    budget_turn(ex->fleet, ex->cx->loop->now);
+    ex->fleet->requests[0]++;
+    int server = pick(ex);
+    if (server < 0) {
+        exchange_fail(ex, &(struct leg_fault){.reason = R_UPSTREAM_NONE});
+        return;
+    }
+    ask(ex, server);
+}
+
+/* ---- the connection ---- */
+
+static void leave_server(struct exchange *ex)
+{
+    if (ex->at_server)
+        balance_end(ex->cluster, (unsigned)ex->server);
+    ex->at_server = false;
+    ex->up = NULL;
+    ex->client = NULL;
+    flow_disconnect(&ex->request);
+}
+
+void exchange_drop_up(struct exchange *ex)
+{
+    struct leg *up = ex->up;
+    pool_cancel(&ex->waiter);
+    leave_server(ex);
+    if (up)
+        up->ops->abort(up);
+}
+
+/* A connection is ours: the request goes out on it. */
+static void take(struct exchange *ex, struct h1_client *client)
+{
+    ex->client = client;
+    ex->up = &client->leg;
+    ex->up->events = &exchange_up_events;
+    ex->up->owner = ex;
+    ex->up->arena = &ex->arena;
+    h1_client_lend(client);
+    ex->reused = pool_is_reused(client);
+    ex->sent_at = ex->cx->loop->now;
+    ex->waited += ex->sent_at - ex->wait_from;
+    exchange_to(ex, EX_SEND);
+    if (!ex->request_edited) {
+        enum reason reason = forward_request(ex);
+        ex->request_edited = true;
+        if (reason) {
+            exchange_fail(ex, &(struct leg_fault){.reason = reason});
+            return;
+        }
+        if (ex->head->expect_continue && !ex->request.bytes && !ex->request.ended)
+            ex->down->ops->send_head(ex->down, &(struct head){.status = 100, .minor = 1});
+    }
+    ex->up->ops->send_head(ex->up, ex->head);
+    flow_init(&ex->response, ex->up, false);
+    flow_connect(&ex->request, ex->up);
+    flow_connect(&ex->response, ex->down);
+}
+
+static void on_ready(struct pool_waiter *waiter, struct h1_client *client)
+{
+    take((struct exchange *)((char *)waiter - offsetof(struct exchange, waiter)), client);
+}
+
+/* A request that must not be sent twice is not sent on a connection that may be dead. */
+static bool is_risky(const struct exchange *ex, const struct h1_client *client)
+{
+    return !method_is_idempotent(ex->head->method) &&
+           ex->cx->loop->now - client->idle_at > STALE_AFTER && h1_client_is_stale(client);
+}
+
+static bool retry(struct exchange *ex, const struct leg_fault *fault);
+
+static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
+{
+    struct exchange *ex =
+        (struct exchange *)((char *)waiter - offsetof(struct exchange, waiter));
+    leave_server(ex);
+    if (!retry(ex, fault))
+        exchange_fail(ex, fault);
+}
+
+static void ask(struct exchange *ex, int server)
+{
+    struct pool *pool = ex->fleet->pools[server];
+    exchange_to(ex, EX_CONNECT);
+    ex->server = server;
+    ex->attempts++;
+    ex->wait_from = ex->cx->loop->now;
+    ex->at_server = true;
+    balance_begin(ex->cluster, (unsigned)server);
+    ex->waiter.on_ready = on_ready;
+    ex->waiter.on_failed = on_failed;
+    struct h1_client *client = pool_take(pool, ex->raced, &ex->waiter);
+    while (client && is_risky(ex, client)) {
+        h1_client_close(client);
+        client = pool_take(pool, ex->raced, &ex->waiter);
+    }
+    if (client)
+        take(ex, client);
+}
+
+/* ---- once more ---- */
+
+static unsigned retry_kind(enum reason reason)
+{
+    switch (reason) {
+    case R_UPSTREAM_CONNECT:
+    case R_UPSTREAM_TIMEOUT_CONNECT:
+        return RETRY_CONNECT;
+    case R_UPSTREAM_RESET:
+        return RETRY_RESET;
+    case R_UPSTREAM_TIMEOUT_RESPONSE:
+        return RETRY_TIMEOUT;
+    default:
+        return 0;
+    }
+}
+
+/* Whether the request may go out again as far as the request is concerned: all of it is at
+ * hand, and either nobody has seen it or seeing it twice does no harm. */
+static bool is_repeatable(const struct exchange *ex, bool untouched)
+{
+    return ex->request.holds && !ex->request.lost &&
+           (untouched || method_is_idempotent(ex->head->method));
+}
+
+static void again(struct exchange *ex, int server)
+{
+    series_add(ex->fleet->retries, 1);
+    ask(ex, server);
+}
+
+/* Another server to go to, if the configuration and the budget allow it, or -1. */
+static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
+{
+    if (!(ex->cluster->retry_on & kind) || ex->retries >= ex->cluster->retry_attempts ||
+        !is_repeatable(ex, untouched) || !budget_allows(ex))
+        return -1;
+    tried_add(&ex->tried, (unsigned)ex->server);
+    return pick(ex);
+}
+
+static void go_elsewhere(struct exchange *ex, int server)
+{
+    ex->retries++;
+    ex->fleet->retried[0]++;
+    again(ex, server);
+}
+
+static bool retry(struct exchange *ex, const struct leg_fault *fault)
+{
+    /* The keep-alive race: the server closed an idle connection as the request went out. */
+    if (fault->reason == R_UPSTREAM_RESET && ex->reused && fault->silent && !ex->raced &&
+        is_repeatable(ex, fault->untouched)) {
+        ex->raced = true;
+        again(ex, ex->server);
+        return true;
+    }
+    int server = elsewhere(ex, retry_kind(fault->reason), fault->untouched);
+    if (server < 0)
+        return false;
+    go_elsewhere(ex, server);
+    return true;
+}
+
+/* ---- what the upstream's side tells ---- */
+
+static void on_tunnel(struct exchange *ex, struct head *head)
+{
+    exchange_to(ex, EX_TUNNEL);
+    deadline_off(&ex->total);
+    ex->down->ops->send_head(ex->down, head);
+    flow_drop(&ex->request);
+    ex->request.ended = false;
+    ex->up->ops->tunnel(ex->up);
+    ex->down->ops->tunnel(ex->down);
+}
+
+static unsigned status_kind(unsigned status)
+{
+    return status == 502   ? RETRY_502
+           : status == 503 ? RETRY_503
+           : status == 504 ? RETRY_504
+                           : 0;
+}
+
+static void count_answer(struct exchange *ex)
+{
+    unsigned labels[4] = {ex->cluster->metric_name,
+                          ex->cluster->servers[ex->server].metric_name, ex->upstream_status};
+    series_add(metrics_series(ex->cx->metrics, METRIC_UPSTREAM_REQUESTS, labels), 1);
+}
+
+/* Another server may do better than this answer. */
+static bool retry_status(struct exchange *ex, const struct head *head)
+{
+    unsigned kind = status_kind(head->status);
+    int server = kind ? elsewhere(ex, kind, false) : -1;
+    if (server < 0)
+        return false;
+    exchange_drop_up(ex);
+    go_elsewhere(ex, server);
+    return true;
+}
+
+static void on_head(struct leg *leg, struct head *head)
+{
+    struct exchange *ex = leg->owner;
+    if (head->status == 100)
+        return; /* we answer Expect ourselves */
+    if (head->status >= 200) {
+        ex->upstream_status = head->status;
+        ex->head_at = ex->cx->loop->now;
+        count_answer(ex);
+        if (retry_status(ex, head))
+            return;
+    }
+    enum reason reason = forward_response(ex, head);
+    if (reason) {
+        exchange_fail(ex, &(struct leg_fault){.reason = reason});
+        return;
+    }
+    if (head->status == 101) {
+        ex->status = 101;
+        on_tunnel(ex, head);
+        return;
+    }
+    if (head->status >= 200) {
+        ex->status = head->status;
+        exchange_to(ex, EX_RELAY);
+        flow_drop(&ex->request);
+    }
+    ex->down->ops->send_head(ex->down, head);
+}
+
+static void on_body(struct leg *leg, struct slice slice)
+{
+    struct exchange *ex = leg->owner;
+    flow_body(&ex->response, slice);
+}
+
+static void on_end(struct leg *leg, struct head *trailers)
+{
+    struct exchange *ex = leg->owner;
+    ex->up_ended_at = ex->cx->loop->now;
+    if (ex->state == EX_TUNNEL) {
+        flow_end(&ex->response, trailers);
+        if (ex->request.ended && !leg->ops->pending(leg))
+            exchange_finish(ex);
+        return;
+    }
+    exchange_to(ex, EX_FLUSH);
+    histogram_add(ex->fleet->duration, ex->up_ended_at - ex->sent_at);
+    leave_server(ex);
+    leg->ops->release(leg);
+    flow_end(&ex->response, trailers);
+}
+
+static void on_room(struct leg *leg)
+{
+    struct exchange *ex = leg->owner;
+    flow_room(&ex->request);
+    if (ex->state == EX_TUNNEL && ex->request.ended && ex->response.ended &&
+        !leg->ops->pending(leg))
+        exchange_finish(ex);
+}
+
+static void on_gone(struct leg *leg, const struct leg_fault *fault)
+{
+    struct exchange *ex = leg->owner;
+    leave_server(ex);
+    if (ex->state == EX_SEND && retry(ex, fault))
+        return;
+    exchange_fail(ex, fault);
+}
+
+const struct leg_events exchange_up_events = {
+    .on_head = on_head,
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_room = on_room,
+    .on_gone = on_gone,
+};

@@ -1,0 +1,468 @@
+#include "proxy/forward.h"
+
+#include <errno.h>
+
+#include "http/path.h"
+
+#define ID_MAX 128 /* of a request id that a trusted proxy brings */
+
+/* ---- who asks ---- */
+
+static void put_hex(char *out, uint64_t value, unsigned digits)
+{
+    static const char hex[] = "0123456789abcdef";
+    for (unsigned i = digits; i-- > 0; value >>= 4)
+        out[i] = hex[value & 15];
+}
+
+static struct str new_id(struct exchange *ex)
+{
+    char *id = arena_alloc(&ex->arena, ID_LEN);
+    if (!id)
+        return (struct str){NULL, 0};
+    put_hex(id, context_random(ex->cx), 16);
+    put_hex(id + 16, context_random(ex->cx), 16);
+    return (struct str){id, ID_LEN};
+}
+
+static bool is_trusted(const struct exchange *ex, const struct addr *addr)
+{
+    const struct conf_listener *listener = exchange_listener(ex);
+    for (size_t i = 0; i < listener->trusted_count; i++)
+        if (addr_in_range(addr, &listener->trusted[i]))
+            return true;
+    return false;
+}
+
+/* From the right: what trusted hops added, up to the first that is not trusted itself. False:
+ * go on with the field before. */
+static bool walk_forwarded_for(struct exchange *ex, struct str value)
+{
+    while (value.n) {
+        const char *comma = memrchr(value.p, ',', value.n);
+        struct str hop =
+            comma ? (struct str){comma + 1, (size_t)(value.p + value.n - comma - 1)} : value;
+        value.n = comma ? (size_t)(comma - value.p) : 0;
+        hop = str_trim(hop);
+        struct addr addr;
+        if (addr_parse_ip(hop, &addr) < 0)
+            return true; /* not an address: what is left of it is anybody's word */
+        char text[ADDR_TEXT];
+        size_t n = addr_put_host(text, &addr);
+        struct str ip = arena_copy(&ex->arena, (struct str){text, n});
+        if (ip.p)
+            ex->client_ip = ip;
+        if (!is_trusted(ex, &addr))
+            return true;
+    }
+    return false;
+}
+
+static void find_client(struct exchange *ex)
+{
+    ex->trusted = is_trusted(ex, &ex->peer->addr);
+    if (!ex->trusted)
+        return;
+    for (uint32_t i = ex->head->count; i-- > 0;)
+        if (ex->head->fields[i].id == F_X_FORWARDED_FOR &&
+            walk_forwarded_for(ex, ex->head->fields[i].value))
+            return;
+}
+
+static bool is_plain(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] > '~')
+            return false;
+    return s.n > 0;
+}
+
+/* version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, level 1). */
+static bool is_traceparent(struct str s)
+{
+    static const uint8_t dashes[] = {2, 35, 52};
+    if (s.n != 55 || memcmp(s.p, "ff", 2) == 0 ||
+        memcmp(s.p + 3,
+               "0000000000000000"
+               "0000000000000000",
+               32) == 0)
+        return false;
+    for (size_t i = 0, d = 0; i < s.n; i++) {
+        if (d < sizeof(dashes) && i == dashes[d]) {
+            if (s.p[i] != '-')
+                return false;
+            d++;
+        } else if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'f'))) {
+            return false;
+        }
+    }
+    return memcmp(s.p + 36, "0000000000000000", 16) != 0;
+}
+
+bool forward_name(struct exchange *ex)
+{
+    ex->req_id = new_id(ex);
+    ex->trace_id = new_id(ex);
+    return ex->req_id.p && ex->trace_id.p;
+}
+
+static bool identify_ids(struct exchange *ex)
+{
+    const struct field *id = ex->trusted ? head_find(ex->head, F_X_REQUEST_ID) : NULL;
+    if (id && id->value.n <= ID_MAX && is_plain(id->value))
+        ex->req_id = id->value;
+    else
+        ex->req_id = new_id(ex);
+    const struct field *trace = head_find(ex->head, F_TRACEPARENT);
+    if (trace && is_traceparent(trace->value))
+        ex->trace_id = (struct str){trace->value.p + 3, ID_LEN};
+    else
+        ex->trace_id = new_id(ex);
+    return ex->req_id.p && ex->trace_id.p;
+}
+
+/* Lower case, without port and trailing dot: how hosts are compared. */
+static bool identify_host(struct exchange *ex)
+{
+    struct str host = ex->head->authority;
+    const char *end = host.n ? memchr(host.p, host.p[0] == '[' ? ']' : ':', host.n) : NULL;
+    if (end)
+        host.n = (size_t)(end - host.p) + (*end == ']');
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    char *lower = arena_alloc(&ex->arena, host.n + 1);
+    if (!lower)
+        return false;
+    for (size_t i = 0; i < host.n; i++)
+        lower[i] = ascii_lower(host.p[i]);
+    ex->host = (struct str){lower, host.n};
+    return true;
+}
+
+enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
+{
+    struct head *head = ex->head;
+    ex->log_method = head->method_text;
+    ex->log_target_path = head->path;
+    ex->log_query = head->query;
+    find_client(ex);
+    if (!identify_ids(ex) || !identify_host(ex))
+        return R_NO_MEMORY;
+    if (head->path.n == 1 && head->path.p[0] == '*') {
+        ex->path = head->path;
+        return R_NONE;
+    }
+    unsigned class;
+    int rc = path_normalise(head->path, exchange_listener(ex)->path_allow, &ex->arena,
+                            &ex->path, &class, ret_offset);
+    if (rc == 0)
+        return R_NONE;
+    ex->path_class = class;
+    return rc == -ENOMEM ? R_NO_MEMORY : R_BAD_PATH;
+}
+
+/* ---- texts with variables ---- */
+
+static struct str variable(struct exchange *ex, const struct template_part *part)
+{
+    const struct field *field;
+    switch (part->var) {
+    case VAR_LITERAL:
+        return part->text;
+    case VAR_CAPTURE:
+        return ex->match.captures[part->capture];
+    case VAR_CLIENT_IP:
+        return ex->client_ip;
+    case VAR_REQUEST_ID:
+        return ex->req_id;
+    case VAR_HOST:
+        return ex->host;
+    case VAR_PATH:
+        return ex->path;
+    case VAR_HEADER:
+        field = ex->head ? head_find_name(ex->head, part->text) : NULL;
+        return field ? field->value : STR("");
+    }
+    return STR("");
+}
+
+/* What one byte becomes; at most 6 bytes. */
+static size_t escape_byte(char out[6], unsigned char c, enum escape escape)
+{
+    const char *entity = NULL;
+    switch (escape) {
+    case ESCAPE_JSON:
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {
+            memcpy(out, "\\u00", 4);
+            put_hex(out + 4, c, 2);
+            return 6;
+        }
+        break;
+    case ESCAPE_HTML:
+        entity = c == '<'    ? "&lt;"
+                 : c == '>'  ? "&gt;"
+                 : c == '&'  ? "&amp;"
+                 : c == '"'  ? "&#34;"
+                 : c == '\'' ? "&#39;"
+                             : NULL;
+        break;
+    case ESCAPE_PATH:
+        if (c <= ' ' || c >= 0x7f || strchr("\"#%<>?[\\]^`{|}", c)) {
+            out[0] = '%';
+            put_hex(out + 1, c, 2);
+            return 3;
+        }
+        break;
+    case ESCAPE_FIELD:
+        if (c < ' ' || c == 0x7f)
+            c = ' ';
+        break;
+    case ESCAPE_NONE:
+        break;
+    }
+    if (entity) {
+        memcpy(out, entity, strlen(entity));
+        return strlen(entity);
+    }
+    out[0] = (char)c;
+    return 1;
+}
+
+/* Paths and captures are in normal form: escaped already where a path needs it. */
+static enum escape escape_for(const struct template_part *part, enum escape escape)
+{
+    if (part->var == VAR_LITERAL)
+        return ESCAPE_NONE;
+    if (escape == ESCAPE_PATH && (part->var == VAR_CAPTURE || part->var == VAR_PATH))
+        return ESCAPE_NONE;
+    return escape;
+}
+
+struct str forward_expand(struct exchange *ex, const struct template *text, enum escape escape)
+{
+    if (text->count == 1 && text->parts[0].var == VAR_LITERAL)
+        return text->parts[0].text;
+    size_t bound = 0;
+    for (size_t i = 0; i < text->count; i++)
+        bound += variable(ex, &text->parts[i]).n * (text->parts[i].var == VAR_LITERAL ? 1 : 6);
+    char *out = arena_alloc(&ex->arena, bound + 1);
+    if (!out)
+        return (struct str){NULL, 0};
+    size_t n = 0;
+    for (size_t i = 0; i < text->count; i++) {
+        struct str value = variable(ex, &text->parts[i]);
+        enum escape how = escape_for(&text->parts[i], escape);
+        if (how == ESCAPE_NONE) {
+            memcpy(out + n, value.p, value.n);
+            n += value.n;
+            continue;
+        }
+        for (size_t k = 0; k < value.n; k++)
+            n += escape_byte(out + n, (unsigned char)value.p[k], how);
+    }
+    return (struct str){out, n};
+}
+
+bool forward_edit(struct exchange *ex, const struct conf_edit *edit, struct head *head)
+{
+    for (size_t i = 0; i < edit->remove.count; i++)
+        head_remove_name(head, str_of(edit->remove.list[i]));
+    for (size_t i = 0; i < edit->set_count; i++) {
+        struct str value = forward_expand(ex, &edit->set[i].value, ESCAPE_FIELD);
+        if (!value.p || head_set(head, &ex->arena, str_of(edit->set[i].name), value) < 0)
+            return false;
+    }
+    for (size_t i = 0; i < edit->add_count; i++) {
+        struct str value = forward_expand(ex, &edit->add[i].value, ESCAPE_FIELD);
+        if (!value.p || head_add(head, &ex->arena, str_of(edit->add[i].name), value) < 0)
+            return false;
+    }
+    return true;
+}
+
+struct str forward_cookie(const struct head *head, struct str name)
+{
+    for (uint32_t i = 0; i < head->count; i++) {
+        if (head->fields[i].id != F_COOKIE)
+            continue;
+        struct str rest = head->fields[i].value;
+        while (rest.n) {
+            const char *end = memchr(rest.p, ';', rest.n);
+            struct str pair = {rest.p, end ? (size_t)(end - rest.p) : rest.n};
+            rest.p += pair.n + (end != NULL);
+            rest.n -= pair.n + (end != NULL);
+            pair = str_trim(pair);
+            if (pair.n > name.n && pair.p[name.n] == '=' && memcmp(pair.p, name.p, name.n) == 0)
+                return (struct str){pair.p + name.n + 1, pair.n - name.n - 1};
+        }
+    }
+    return (struct str){NULL, 0};
+}
+
+/* ---- the request's head ---- */
+
+/* A spelling that some backend takes for one of the fields we vouch for: X_Forwarded_For. */
+static bool is_twin(struct str name)
+{
+    static const enum field_id ours[] = {F_X_FORWARDED_FOR,
+                                         F_X_FORWARDED_PROTO,
+                                         F_X_FORWARDED_HOST,
+                                         F_X_REQUEST_ID,
+                                         F_FORWARDED,
+                                         F_TRACEPARENT,
+                                         F_VIA};
+    if (!memchr(name.p, '_', name.n) && !memchr(name.p, '.', name.n))
+        return false;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
+        struct str own = field_names[ours[i]];
+        size_t k = 0;
+        while (own.n == name.n && k < name.n) {
+            char c = name.p[k] == '_' || name.p[k] == '.' ? '-' : ascii_lower(name.p[k]);
+            if (c != ascii_lower(own.p[k]))
+                break;
+            k++;
+        }
+        if (own.n == name.n && k == name.n)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a field the client sent goes on to the upstream as it is. */
+static bool passes(const struct exchange *ex, const struct field *field)
+{
+    switch (field->id) {
+    case F_X_FORWARDED_FOR: /* written anew, with the peer behind it */
+    case F_X_REQUEST_ID:
+    case F_TRACEPARENT:
+    case F_EXPECT: /* answered here */
+        return false;
+    case F_X_FORWARDED_PROTO:
+    case F_X_FORWARDED_HOST:
+    case F_FORWARDED:
+        return ex->trusted;
+    case F_TRACESTATE:
+        return ex->trace_id.p != NULL && !ex->trace_is_new;
+    case F_HOST:
+        return !ex->host_is_new;
+    case F_OTHER:
+        return !is_twin(field->name);
+    default:
+        return true;
+    }
+}
+
+static struct str forwarded_for(struct exchange *ex, struct head *head)
+{
+    struct str peer = {ex->peer->ip, ex->peer->ip_len};
+    if (!ex->trusted)
+        return peer;
+    struct str all = {NULL, 0};
+    for (uint32_t i = 0; i < head->count; i++) {
+        if (head->fields[i].id != F_X_FORWARDED_FOR)
+            continue;
+        struct str value = head->fields[i].value;
+        all = all.p ? arena_join(&ex->arena, (struct str[]){all, STR(", "), value}, 3) : value;
+        if (!all.p)
+            return all;
+    }
+    return all.n ? arena_join(&ex->arena, (struct str[]){all, STR(", "), peer}, 3) : peer;
+}
+
+static struct str traceparent(struct exchange *ex)
+{
+    const struct field *field = head_find(ex->head, F_TRACEPARENT);
+    if (field && is_traceparent(field->value))
+        return field->value;
+    ex->trace_is_new = true;
+    char parent[16];
+    put_hex(parent, context_random(ex->cx) | 1, 16);
+    return arena_join(
+        &ex->arena,
+        (struct str[]){STR("00-"), ex->trace_id, STR("-"), {parent, 16}, STR("-01")}, 5);
+}
+
+/* The target that goes out: origin-form, as it came unless the route rewrites it. */
+static bool set_target(struct exchange *ex)
+{
+    struct head *head = ex->head;
+    const struct conf_route *route = ex->match.route;
+    struct str path = head->path;
+    bool changed = head->target.n && head->target.p[0] != '/' && head->target.p[0] != '*';
+    if (route->rewrite.count) {
+        path = forward_expand(ex, &route->rewrite, ESCAPE_PATH);
+        changed = true;
+    } else if (route->strip_prefix) {
+        struct str prefix = str_of(route->strip_prefix);
+        path = ex->path;
+        changed = true;
+        if (path.n >= prefix.n && memcmp(path.p, prefix.p, prefix.n) == 0 &&
+            (path.n == prefix.n || path.p[prefix.n] == '/'))
+            path = path.n == prefix.n ? STR("/")
+                                      : (struct str){path.p + prefix.n, path.n - prefix.n};
+    }
+    if (!changed)
+        return true;
+    if (path.p)
+        head->target = arena_join(&ex->arena, (struct str[]){path, STR("?"), head->query},
+                                  head->query.p ? 3 : 1);
+    return path.p && head->target.p;
+}
+
+static bool add_ours(struct exchange *ex, struct str for_value, struct str trace)
+{
+    struct head *head = ex->head;
+    struct arena *arena = &ex->arena;
+    struct str host = ex->client_host;
+    if (ex->host_is_new && head_add_id(head, arena, F_HOST, host) < 0)
+        return false;
+    if (!(ex->trusted && head_find(head, F_X_FORWARDED_PROTO)) &&
+        head_add_id(head, arena, F_X_FORWARDED_PROTO, STR("http")) < 0)
+        return false;
+    if (!(ex->trusted && head_find(head, F_X_FORWARDED_HOST)) && host.n &&
+        head_add_id(head, arena, F_X_FORWARDED_HOST, host) < 0)
+        return false;
+    return head_add_id(head, arena, F_X_FORWARDED_FOR, for_value) == 0 &&
+           head_add_id(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&
+           head_add_id(head, arena, F_TRACEPARENT, trace) == 0 &&
+           head_add_id(head, arena, F_VIA,
+                       head->minor ? STR("1.1 postern") : STR("1.0 postern")) == 0;
+}
+
+enum reason forward_request(struct exchange *ex)
+{
+    struct head *head = ex->head;
+    enum reason reason = head_strip_hop(head);
+    if (reason)
+        return reason;
+    const struct field *host = head_find(head, F_HOST);
+    ex->host_is_new = !host || !str_eq(host->value, head->authority);
+    ex->client_host = head->authority;
+    if (!head->authority.n) /* HTTP/1.0 without Host; the upstream needs one */
+        ex->client_host = str_of(ex->cluster->servers[ex->server].text);
+    struct str for_value = forwarded_for(ex, head), trace = traceparent(ex);
+    if (!for_value.p || !trace.p)
+        return R_NO_MEMORY;
+
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < head->count; i++)
+        if (passes(ex, &head->fields[i]))
+            head->fields[kept++] = head->fields[i];
+    head->count = kept;
+    if (!add_ours(ex, for_value, trace) || !set_target(ex) ||
+        !forward_edit(ex, &ex->match.route->request_headers, head))
+        return R_NO_MEMORY;
+    return R_NONE;
+}
+
+/* ---- the response's head ---- */
+
+enum reason forward_response(struct exchange *ex, struct head *head)
+{
+    if (head_strip_hop(head))
+        return R_UPSTREAM_PROTOCOL;
+    head->keep_alive = true; /* the client's connection is the client's */
+    if (head->status >= 200 && !forward_edit(ex, &ex->match.route->response_headers, head))
+        return R_NO_MEMORY;
+    return R_NONE;
+}

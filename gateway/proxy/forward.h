@@ -1,0 +1,33 @@
+/* What a head gains and loses on its way through the gateway. */
+#ifndef POSTERN_PROXY_FORWARD_H
+#define POSTERN_PROXY_FORWARD_H
+
+#include "proxy/exchange.h"
+
+/* Who asks, and what for: host, normal path, client address behind trusted proxies, request
+ * and trace id. Before the route is known. R_NONE, or why the request is refused. */
+enum reason forward_identify(struct exchange *ex, size_t *ret_offset);
+
+/* Gives the exchange its request and trace id: for what is refused before its head was read.
+ * False: no memory. */
+bool forward_name(struct exchange *ex);
+
+/* Makes the request's head what the upstream gets: hop-by-hop fields out, X-Forwarded-*, Via,
+ * X-Request-Id and traceparent in, the route's edits and rewrite. Once for each exchange. */
+enum reason forward_request(struct exchange *ex);
+
+/* Makes a response's head what the client gets. Interim ones too. R_NONE or R_NO_MEMORY. */
+enum reason forward_response(struct exchange *ex, struct head *head);
+
+/* The value of a template for this exchange. `escape`: how variables are written. .p NULL: no
+ * memory. */
+enum escape { ESCAPE_NONE, ESCAPE_FIELD, ESCAPE_PATH, ESCAPE_JSON, ESCAPE_HTML };
+struct str forward_expand(struct exchange *ex, const struct template *text, enum escape escape);
+
+/* A cookie's value in the request; .p NULL: it has none of that name. */
+struct str forward_cookie(const struct head *head, struct str name);
+
+/* The route's edits of one side. False: no memory. */
+bool forward_edit(struct exchange *ex, const struct conf_edit *edit, struct head *head);
+
+#endif
