@@ -9,8 +9,11 @@ faults = []
 untested = exceptions("untested.txt")
 code = sources("gateway", ends=(".c",))
 meson = read("tests/meson.build")
+seen = {}
 for path in code:
     name = os.path.basename(path)[:-2]
+    if seen.setdefault(name, path) != path:
+        faults.append(f"{path}: {seen[name]} has that name; names are prefixes, so they are unique")
     has = os.path.isfile(os.path.join(ROOT, "tests", "unit", f"test_{name}.c"))
     if not has and path not in untested:
         faults.append(f"{path}: no tests/unit/test_{name}.c, and no reason in untested.txt")
