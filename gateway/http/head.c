@@ -89,11 +89,13 @@ static inline __attribute__((always_inline)) bool name_is(const char *p, const c
            word_is(p + n - 8, lower + n - 8);
 }
 
-enum field_id field_id_of(struct str name)
-{
 #define IS(symbol, lower)                                                                      \
     if (name_is(name.p, lower, sizeof(lower) - 1))                                             \
     return F_##symbol
+
+/* Names of up to ten bytes. */
+static enum field_id id_of_short(struct str name)
+{
     switch (name.n) {
     case 2:
         IS(TE, "te");

@@ -309,13 +309,24 @@ static void parser_alone_finds_every_foreign_byte(void **state)
         assert_int_equal(parse((struct str){good, n}, true, M_GET), -1);
 }
 
-static void refuses_fields_that_frame_or_route_in_two_ways(void **state)
-{
 #define NO_HOST "GET / HTTP/1.1\r\n"
-    static const struct {
-        const char *text;
-        enum reason reason;
-    } cases[] = {
+
+struct refusal {
+    const char *text;
+    enum reason reason;
+};
+
+static void refuse_all(const struct refusal *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t offset;
+        assert_int_equal(verdict(str_of(cases[i].text), true, &offset), cases[i].reason);
+    }
+}
+
+static void refuses_hosts_that_route_in_two_ways(void **state)
+{
+    static const struct refusal cases[] = {
         {NO_HOST "\r\n", R_BAD_HOST},
         {NO_HOST "Host:\r\n\r\n", R_BAD_HOST},
         {NO_HOST "Host: a b\r\n\r\n", R_BAD_HOST},
@@ -328,6 +339,14 @@ static void refuses_fields_that_frame_or_route_in_two_ways(void **state)
         {"GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", R_BAD_HOST},
         {"GET http://a/ HTTP/1.1\r\n\r\n", R_BAD_HOST},
         {"GET http://a/ HTTP/1.1\r\nHost: a:80\r\n\r\n", R_BAD_HOST},
+    };
+    (void)state;
+    refuse_all(cases, COUNT(cases));
+}
+
+static void refuses_fields_that_frame_in_two_ways(void **state)
+{
+    static const struct refusal cases[] = {
         {OK "Content-Length: 1\r\nContent-Length: 1\r\n\r\n", R_BAD_LENGTH},
         {OK "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", R_BAD_LENGTH},
         {OK "Content-Length: 1, 1\r\n\r\n", R_BAD_LENGTH},
@@ -356,6 +375,14 @@ static void refuses_fields_that_frame_or_route_in_two_ways(void **state)
         {OK "Transfer-Encoding: identity\r\n\r\n", R_BAD_CODING},
         {OK "Transfer-Encoding: xchunked\r\n\r\n", R_BAD_CODING},
         {"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", R_BAD_TRANSFER},
+    };
+    (void)state;
+    refuse_all(cases, COUNT(cases));
+}
+
+static void refuses_expectations_and_upgrades_it_cannot_keep(void **state)
+{
+    static const struct refusal cases[] = {
         {OK "Expect: 200-ok\r\n\r\n", R_CLIENT_EXPECT},
         {OK "Expect: 100-continue, x\r\n\r\n", R_CLIENT_EXPECT},
         {OK "Expect: 100-continue\r\nExpect: x\r\n\r\n", R_CLIENT_EXPECT},
@@ -368,10 +395,7 @@ static void refuses_fields_that_frame_or_route_in_two_ways(void **state)
         {UP "Connection: upgrade\r\nUpgrade:\r\n\r\n", R_BAD_UPGRADE},
     };
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        size_t offset;
-        assert_int_equal(verdict(str_of(cases[i].text), true, &offset), cases[i].reason);
-    }
+    refuse_all(cases, COUNT(cases));
 }
 
 static void points_at_the_field_at_fault(void **state)
@@ -496,7 +520,9 @@ int main(void)
         cmocka_unit_test(refuses_request_lines_that_are_none),
         cmocka_unit_test(refuses_field_lines_that_are_none),
         cmocka_unit_test(parser_alone_finds_every_foreign_byte),
-        cmocka_unit_test(refuses_fields_that_frame_or_route_in_two_ways),
+        cmocka_unit_test(refuses_hosts_that_route_in_two_ways),
+        cmocka_unit_test(refuses_fields_that_frame_in_two_ways),
+        cmocka_unit_test(refuses_expectations_and_upgrades_it_cannot_keep),
         cmocka_unit_test(points_at_the_field_at_fault),
         cmocka_unit_test(names_the_limit_that_was_met),
         cmocka_unit_test(looks_at_each_byte_once_and_stops_at_the_end),
