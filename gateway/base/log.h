@@ -12,10 +12,11 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Any thread, before and after log_start. "TIMESTAMP level message". From a thread that has a ring (log_attach)
- * it goes through that ring; from others it is written at once. Control bytes and bytes that
- * are not UTF-8 in the arguments come out as \xNN. */
-void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Any thread, before and after log_start. "TIMESTAMP level message". From a thread that has a
+ * ring (log_attach) it goes through that ring; from others it is written at once. Control bytes
+ * and bytes that are not UTF-8 in the arguments come out as \xNN. */
+void log_write(enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 #define log_debug(...) (log_is_on(LOG_DEBUG) ? log_write(LOG_DEBUG, __VA_ARGS__) : (void)0)
 #define log_info(...)  (log_is_on(LOG_INFO) ? log_write(LOG_INFO, __VA_ARGS__) : (void)0)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
@@ -39,7 +40,8 @@ struct log_ring *log_attach(size_t bytes); /* on the worker's thread; becomes lo
 void log_detach(struct log_ring *ring);    /* on the worker's thread, when it ends */
 
 /* Room for one access line of at most `max` bytes, or NULL when the ring is full (counted as
- * dropped). Write into it, then commit the bytes written (0: forget it). The line needs its LF. */
+ * dropped). Write into it, then commit the bytes written (0: forget it). The line needs its LF.
+ */
 char *log_line_reserve(struct log_ring *ring, size_t max);
 void log_line_commit(struct log_ring *ring, size_t n);
 /* Whether access lines go anywhere. Cheap; any thread. */

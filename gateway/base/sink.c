@@ -128,7 +128,7 @@ static int sink_put(struct sink *sink, struct iovec *lines, size_t count, int pa
             count--;
             sink->torn = false;
         }
-        if (n > 0) {
+        if (n > 0 && count > 0) {
             sink->torn = true;
             lines->iov_base = (char *)lines->iov_base + n;
             lines->iov_len -= (size_t)n;

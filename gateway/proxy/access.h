@@ -18,7 +18,7 @@ struct access_record {
     bool tls, reused;
     uint16_t status, upstream_status; /* 0: none */
     enum reason reason;
-    size_t offset; /* of the byte at fault, with bad_request.*; 0 otherwise */
+    size_t offset;                /* of the byte at fault, with bad_request.*; 0 otherwise */
     uint64_t bytes_in, bytes_out; /* body bytes received from and sent to the client */
     uint64_t dur, gw, connect, ttfb;
     unsigned attempts; /* tries at upstreams, the first included */
@@ -28,8 +28,8 @@ struct access_record {
 /* The part of the configuration that decides what is logged. */
 struct access_policy {
     bool combined;
-    uint32_t sample;        /* every n-th successful request; 1: all */
-    uint64_t slower_than;   /* ns: keep only what took at least this long */
+    uint32_t sample;      /* every n-th successful request; 1: all */
+    uint64_t slower_than; /* ns: keep only what took at least this long */
 };
 
 /* Whether that request is to be logged: failures (status >= 400 or a reason) always are,

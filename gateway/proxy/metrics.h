@@ -17,18 +17,18 @@
  * name, enum method, a status code, enum reason, direction 0 in / 1 out, state 0 idle / 1
  * active; in the table there 'l', 'm', 'c', 'r', 'd', 's'. */
 enum metric {
-    METRIC_REQUESTS,            /* listener, route, method, code */
-    METRIC_RESPONSES,           /* route, reason */
-    METRIC_REQUEST_DURATION,    /* histogram: route */
-    METRIC_GATEWAY_DURATION,    /* histogram: route */
-    METRIC_UPSTREAM_REQUESTS,   /* upstream, server, code */
-    METRIC_UPSTREAM_DURATION,   /* histogram: upstream */
-    METRIC_UPSTREAM_OPENED,     /* upstream, server */
-    METRIC_UPSTREAM_REUSES,     /* upstream, server */
-    METRIC_UPSTREAM_CONNECTIONS, /* gauge: upstream, server, state */
-    METRIC_UPSTREAM_RETRIES,    /* upstream */
+    METRIC_REQUESTS,               /* listener, route, method, code */
+    METRIC_RESPONSES,              /* route, reason */
+    METRIC_REQUEST_DURATION,       /* histogram: route */
+    METRIC_GATEWAY_DURATION,       /* histogram: route */
+    METRIC_UPSTREAM_REQUESTS,      /* upstream, server, code */
+    METRIC_UPSTREAM_DURATION,      /* histogram: upstream */
+    METRIC_UPSTREAM_OPENED,        /* upstream, server */
+    METRIC_UPSTREAM_REUSES,        /* upstream, server */
+    METRIC_UPSTREAM_CONNECTIONS,   /* gauge: upstream, server, state */
+    METRIC_UPSTREAM_RETRIES,       /* upstream */
     METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
-    METRIC_DOWNSTREAM_BYTES,    /* listener, direction */
+    METRIC_DOWNSTREAM_BYTES,       /* listener, direction */
     METRIC_COUNT
 };
 
@@ -64,7 +64,8 @@ void metrics_free(struct metrics *metrics);
  * NULL: out of memory gives a cell that is thrown away. Worker's thread. */
 struct series *metrics_series(struct metrics *metrics, enum metric metric,
                               const unsigned labels[4]);
-struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric, unsigned label);
+struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric,
+                                    unsigned label);
 
 #define METRIC_ANY UINT32_MAX /* in metrics_sum: whatever this label's value is */
 /* Main thread: the sum over workers of the series with these labels, 0 when there is none. */

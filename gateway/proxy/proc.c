@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,47 +30,60 @@ static unsigned open_descriptors(void)
     return n - 1; /* not the one that counts */
 }
 
-/* Seconds since 1970, or NaN where /proc does not tell. */
-static double start_time(void)
+/* The first line of a file in /proc; empty where there is none. */
+static void read_line(const char *path, char *buf, size_t n)
 {
-    char buf[1024] = "", *p;
-    unsigned long long ticks = 0;
-    double booted = NAN;
-    FILE *file = fopen("/proc/self/stat", "re");
+    FILE *file = fopen(path, "re");
 
-    if (file) {
-        if (!fgets(buf, sizeof(buf), file))
-            buf[0] = '\0';
-        fclose(file);
-    }
-    /* Field 22; the second one, in parentheses, may hold anything. */
-    p = strrchr(buf, ')');
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    if (p)
-        ticks = strtoull(p, NULL, 10);
-    file = fopen("/proc/stat", "re");
+    buf[0] = '\0';
+    if (!file)
+        return;
+    if (!fgets(buf, (int)n, file))
+        buf[0] = '\0';
+    fclose(file);
+}
+
+/* When the machine began, in seconds since 1970, or NaN where /proc does not tell. */
+static double boot_time(void)
+{
+    FILE *file = fopen("/proc/stat", "re");
+    double booted = NAN;
+    char buf[1024];
+
     while (file && isnan(booted) && fgets(buf, sizeof(buf), file))
         if (strncmp(buf, "btime ", 6) == 0)
             booted = (double)strtoull(buf + 6, NULL, 10);
     if (file)
         fclose(file);
-    return p ? booted + (double)ticks / (double)sysconf(_SC_CLK_TCK) : NAN;
+    return booted;
+}
+
+/* As boot_time, of this process. */
+static double start_time(void)
+{
+    char buf[1024], *p;
+
+    read_line("/proc/self/stat", buf, sizeof(buf));
+    /* Field 22; the second one, in parentheses, may hold anything. */
+    p = strrchr(buf, ')');
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    if (!p)
+        return NAN;
+    return boot_time() + (double)strtoull(p, NULL, 10) / (double)sysconf(_SC_CLK_TCK);
 }
 
 void proc_write(FILE *out)
 {
-    unsigned long pages = 0, resident = 0;
     double page = (double)sysconf(_SC_PAGESIZE);
+    unsigned long pages, resident;
     struct timespec cpu = {0};
     struct rlimit files = {0};
-    FILE *statm = fopen("/proc/self/statm", "re");
+    char statm[128], *rest;
 
-    if (statm) {
-        if (fscanf(statm, "%lu %lu", &pages, &resident) != 2)
-            pages = resident = 0;
-        fclose(statm);
-    }
+    read_line("/proc/self/statm", statm, sizeof(statm));
+    pages = strtoul(statm, &rest, 10);
+    resident = strtoul(rest, NULL, 10);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     getrlimit(RLIMIT_NOFILE, &files);
     write_one(out, "process_cpu_seconds_total", "counter",
