@@ -159,10 +159,8 @@ void *slab_take(struct slab *slab)
     return p;
 }
 
-void slab_give(struct slab *slab, void *object)
+void slab_give(struct slab *slab, void *p)
 {
-    char *p = object;
-
     if (!p)
         return;
 #ifndef NDEBUG
@@ -170,7 +168,7 @@ void slab_give(struct slab *slab, void *object)
 #endif
     slab->live--;
     if (slab->idle >= slab->keep) {
-        mem_free(p - TAG_SIZE);
+        mem_free((char *)p - TAG_SIZE);
         return;
     }
     memcpy(p, &slab->free_list, sizeof(void *));

@@ -134,11 +134,13 @@ int main(void)
         size_t n = (size_t)prefix[0] << 24 | (size_t)prefix[1] << 16 | (size_t)prefix[2] << 8 |
                    prefix[3];
         char *p = malloc(n + 1), *body = malloc(n + 1);
-        if (!p || !body || fread(p, 1, n, stdin) != n)
-            return EXIT_FAILURE;
-        judge(p, n, body);
+        bool is_read = p && body && fread(p, 1, n, stdin) == n;
+        if (is_read)
+            judge(p, n, body);
         free(p);
         free(body);
+        if (!is_read)
+            return EXIT_FAILURE;
     }
     return ferror(stdin) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
