@@ -173,14 +173,18 @@ static void expect_user_agent(const char *p, size_t n)
     free(copy);
 }
 
+/* Bytes on either side of each line between plain and odd stand at every place of every
+ * length that the scan steps over differently; the others at a few. */
 static void gives_back_every_byte_at_every_place(void **state)
 {
+    static const char edges[] = "\x1f \"\\~\x7f\x80\xff";
     char text[40];
 
     (void)state;
     for (unsigned c = 0; c < 256; c++) {
-        for (size_t n = 1; n <= sizeof(text); n += n < 20 ? 1 : 7) {
-            for (size_t at = 0; at < n; at++) {
+        bool thorough = memchr(edges, (int)c, sizeof(edges)) != NULL;
+        for (size_t n = 1; n <= 36; n += thorough ? 1 : 7) {
+            for (size_t at = 0; at < n; at += thorough ? 1 : 3) {
                 memset(text, 'a', sizeof(text));
                 text[at] = (char)c;
                 expect_user_agent(text, n);
@@ -229,7 +233,7 @@ static void survives_random_bytes_in_every_field(void **state)
     char noise[512];
 
     (void)state;
-    for (int round = 0; round < 2000; round++) {
+    for (int round = 0; round < 500; round++) {
         struct access_record record = record_of_everything();
         struct str *fields[] = {&record.req_id,     &record.trace_id,   &record.client_ip,
                                 &record.proto,      &record.sni,        &record.method,

@@ -121,6 +121,7 @@ static void sums_workers_and_names_labels(void **state)
     unsigned public = metrics_name(STR("public")), users = metrics_name(STR("user by id"));
     const unsigned get[4] = {public, users, M_GET, 200};
     const unsigned odd[4] = {public, users, M_OTHER, 404};
+    const unsigned any[4] = {public, users, METRIC_ANY, METRIC_ANY};
     char *text;
 
     (void)state;
@@ -128,6 +129,7 @@ static void sums_workers_and_names_labels(void **state)
     series_add(metrics_series(workers[1], METRIC_REQUESTS, get), 40);
     series_add(metrics_series(workers[1], METRIC_REQUESTS, odd), 1);
     assert_int_equal(metrics_sum(workers, 2, METRIC_REQUESTS, get), 42);
+    assert_int_equal(metrics_sum(workers, 2, METRIC_REQUESTS, any), 43);
     text = scrape(workers, 2);
     check_grammar(text);
     expect_line(text, "postern_requests_total{listener=\"public\",route=\"user by id\","
