@@ -249,10 +249,10 @@ class Gateway:
         lines = self.raw_log(path).split(b"\n")[:-1]
         return [json.loads(line.decode("utf-8")) for line in lines]
 
-    def wait_log(self, count=1, path=None, **members):
+    def wait_log(self, count=1, file=None, **members):
         """Waits for `count` lines with these members and returns them."""
         def found():
-            lines = [line for line in self.log_lines(path)
+            lines = [line for line in self.log_lines(file)
                      if all(line.get(k) == v for k, v in members.items())]
             return lines if len(lines) >= count else None
 
@@ -260,7 +260,7 @@ class Gateway:
             return until(found, "")
         except AssertionError:
             raise AssertionError(
-                f"no {count} log lines with {members}; there are: {self.log_lines(path)[-10:]}"
+                f"no {count} log lines with {members}; there are: {self.log_lines(file)[-10:]}"
             ) from None
 
     def wait_stderr(self, pattern):

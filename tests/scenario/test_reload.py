@@ -143,17 +143,17 @@ def test_the_old_upstreams_warm_connections_end(gateway, backend):
 def test_changed_limits_take_effect(gateway, upstream):
     up = upstream()
     gw = gateway(app=up)
-    gw.reload(ONE.replace("listen =", "limits { target_bytes = 50 } listen ="))
-    assert gw.get("/" + "x" * 60).status == 414
+    gw.reload(ONE.replace("listen =", "limits { target_bytes = 64 } listen ="))
+    assert gw.get("/" + "x" * 64).status == 414
 
 
 def test_log_destination_changes(gateway):
     gw = gateway('access_log { path = "one.log" }\n' + HTTP + say("/a", "one"))
     gw.get("/a")
-    gw.wait_log(1, path=f"{gw.tmp}/one.log")
+    gw.wait_log(1, file=f"{gw.tmp}/one.log")
     gw.reload('access_log { path = "two.log" }\n' + HTTP + say("/a", "one"))
     gw.get("/a")
-    gw.wait_log(1, path=f"{gw.tmp}/two.log")
+    gw.wait_log(1, file=f"{gw.tmp}/two.log")
     assert len(gw.log_lines(f"{gw.tmp}/one.log")) == 1
 
 
