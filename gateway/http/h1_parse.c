@@ -283,12 +283,12 @@ static int read_target(struct reader *r)
 {
     struct head *head = r->head;
     struct str rest;
-    const char *question;
+    const char *question, *p = r->p;
 
-    rest.p = r->p;
-    while (byte_is(*r->p, BYTE_TARGET))
-        r->p++;
-    rest.n = (size_t)(r->p - rest.p);
+    while (byte_is(*p, BYTE_TARGET))
+        p++;
+    rest = (struct str){r->p, (size_t)(p - r->p)};
+    r->p = p;
     if (*r->p != ' ')
         return bad(r, *r->p == '\r' ? R_BAD_REQUEST_LINE : R_BAD_TARGET, r->p);
     if (rest.n == 0)
