@@ -86,6 +86,8 @@ static void redirect_compile(struct load *load, cfg_t *sec, struct conf_route *r
     unsigned status = 4;
     value_word(load, sec, "status", words, &status);
     route->redirect.status = statuses[status];
+    if (!to && load->broken)
+        return;
     if (!to) {
         load_fault(load, value_line(sec), "redirect has no to, expected where to");
         return;

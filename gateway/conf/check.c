@@ -80,13 +80,13 @@ static void add_address(struct load *load, struct names *names, const struct add
 static void check_addresses(struct load *load, struct names *names)
 {
     const struct conf *conf = load->conf;
-    if (conf->has_admin)
-        add_address(load, names, &conf->admin, "admin", (struct conf_where){conf->file, 0});
     for (size_t i = 0; i < conf->listener_count; i++) {
         const struct conf_listener *listener = &conf->listeners[i];
         for (size_t a = 0; a < listener->addr_count; a++)
             add_address(load, names, &listener->addrs[a], listener->name, listener->where);
     }
+    if (conf->has_admin)
+        add_address(load, names, &conf->admin, "admin", conf->admin_where);
     names_check(load, names, "listen address");
 }
 

@@ -172,6 +172,7 @@ struct conf {
 
     bool has_admin;
     struct addr admin;
+    struct conf_where admin_where;
 
     struct {
         char *path; /* "-", "off" or a file */

@@ -60,7 +60,6 @@ static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
 {
     char text[512];
     vsnprintf(text, sizeof(text), fmt, ap);
-    parsing->broken = true;
     load_fault(parsing, cfg->line, "%s", text);
 }
 
@@ -71,17 +70,18 @@ static cfg_t *parse(struct load *load)
         load->no_memory = true;
         return NULL;
     }
+    size_t before = load->faults->count;
     parsing = load;
     cfg_set_error_function(tree, on_error);
-    bool said = load->faults->count > 0;
-    if (cfg_parse_buf(tree, load->text) != CFG_SUCCESS) {
-        /* the scan let nothing through that libconfuse could refuse */
-        load->broken = true;
-        if (!said && load->faults->count == 0)
-            load->no_memory = true;
-    }
+    int err = cfg_parse_buf(tree, load->text);
     parsing = NULL;
-    return tree;
+    if (err == CFG_SUCCESS)
+        return tree;
+    /* The scan lets nothing through that libconfuse could refuse. What it has no words for
+     * is want of memory; half a tree is of no use. */
+    load->no_memory |= load->faults->count == before;
+    cfg_free(tree);
+    return NULL;
 }
 
 /* A section's title: what other sections, logs and metrics call it. */

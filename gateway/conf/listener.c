@@ -20,11 +20,9 @@ bool address_compile(struct load *load, const char *what, const struct value *va
 static void listen_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
 {
     size_t count = value_count(sec, "listen");
-    if (count == 0) {
+    if (count == 0 && !load->broken)
         load_fault(load, value_line(sec), "listener \"%s\" has no listen, expected an address",
                    ret->name);
-        return;
-    }
     ret->addrs = load_alloc(load, count, sizeof(*ret->addrs));
     for (size_t i = 0; ret->addrs && i < count; i++)
         if (address_compile(load, "listener.listen", value_at(sec, "listen", i),

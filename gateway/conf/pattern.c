@@ -136,5 +136,5 @@ void pattern_compile(struct load *load, int line, struct conf_route *route)
     if (!fault)
         fault = normal_fault(load, route->path);
     if (fault)
-        load_fault(load, line, "route.path is \"%s\": %s", route->path, fault);
+        load_fault(load, line, "route.path is \"%.200s\": %s", route->path, fault);
 }

@@ -33,6 +33,9 @@ static void admin_compile(struct load *load, cfg_t *sec)
 {
     struct conf *conf = load->conf;
     const struct value *value = value_get(sec, "listen");
+    conf->admin_where = load_where(load, value_line(sec));
+    if (!value && load->broken)
+        return;
     if (!value)
         load_fault(load, value_line(sec), "admin has no listen, expected an address");
     else if (address_compile(load, "admin.listen", value, &conf->admin))

@@ -194,7 +194,7 @@ static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret
     const struct value *upstream = value_get(sec, "upstream");
     unsigned actions = (upstream != NULL) + (value_section(sec, "respond") != NULL) +
                        (value_section(sec, "redirect") != NULL);
-    if (actions != 1)
+    if (actions > 1 || (actions == 0 && !load->broken))
         load_fault(
             load, value_line(sec),
             "route \"%s\" has %s of upstream, respond and redirect, expected exactly one",

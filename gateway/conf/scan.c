@@ -413,7 +413,9 @@ static void stray_token(struct scan *scan)
     else if (token.kind != TOKEN_BAD)
         fault_at(scan, token.line, "unexpected %s, expected an option in %s",
                  lex_show(&token, shown), scan->frame->name);
-    if (!brace && lex_peek(scan->lexer)->line == token.line)
+    if (token.kind == TOKEN_MARK && token.mark == '{')
+        skip_braces(scan, 1);
+    else if (!brace && lex_peek(scan->lexer)->line == token.line)
         resync(scan);
 }
 

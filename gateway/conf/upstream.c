@@ -48,6 +48,8 @@ static void servers_compile(struct load *load, cfg_t *sec, struct conf_upstream 
         backups += ret->servers[i].backup;
     }
     ret->server_count = count;
+    if (load->broken) /* what is missing may only have been lost */
+        return;
     if (count == 0)
         load_fault(load, value_line(sec),
                    "upstream \"%s\" has no server, expected at least one", ret->name);

@@ -1,0 +1,175 @@
+#include "conf_test.h"
+
+#include <glob.h>
+
+#include "conf/route.h"
+
+static char *dump_of(const struct conf *conf)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    conf_dump(conf, out);
+    fclose(out);
+    return text;
+}
+
+/* What is written out loads, and is then written out as the same. The first text. */
+static char *fixed_point(struct conf *conf)
+{
+    char *once = dump_of(conf);
+    conf_free(conf);
+    conf = conf_of(once);
+    char *twice = dump_of(conf);
+    conf_free(conf);
+    assert_string_equal(once, twice);
+    free(twice);
+    return once;
+}
+
+static void is_a_fixed_point_of_loading(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        LISTENER UPSTREAM ROUTE,
+        LISTENER "workers = 3 user = \"a\\\"b\\\\$c\" pid_file = /p drain_timeout = 90s\n"
+                 "admin { listen = \"unix:/run/a b\" }\n"
+                 "access_log { path = off format = combined sample = 1/7 slower_than = 1ms }\n"
+                 "error_log { path = /e level = debug }\n",
+        "listener 'a \"quoted\" \\\\ ${b}' { listen = {\"[::]:1\", \"unix:/s\"}\n"
+        "trusted_proxies = {\"10.0.0.0/8\", \"fd00::/8\", \"unix:\", \"1.2.3.4\"}\n"
+        "limits { header_bytes = 1025 body_bytes = 0 } timeouts { idle = 1500ms } }\n"
+        "route \"a\" { listener = 'a \"quoted\" \\\\ ${b}' respond {} }",
+        LISTENER
+        "upstream \"u\" { server \"a:1\" { weight = 3 } server \"unix:/b\" { backup = true }\n"
+        "balance = hash hash_on = \"cookie:a\" retry { budget = 2.5% on = {} }\n"
+        "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } }\n"
+        "route \"a\" { host = {a, \"*.b\"} path = \"/{x}/{y...}\" methods = {GET, POST}\n"
+        "upstream = u rewrite = \"/{y}/{x}{path}\" timeout = 1s body_bytes = 0\n"
+        "request_headers { set = {\"A: {x} {header:B}\", \"C:\"} add = \"D: {{x}\" }\n"
+        "response_headers { remove = {E, F} } access_log = false }\n"
+        "route \"b\" { path = \"/s/{x}\" upstream = u strip_prefix = /s }\n",
+        LISTENER
+        "route \"a\" { respond { status = 201 type = \"a/b\"\n"
+        "body = '{\"a\": \"$x\\n{{{rest}\"}\n\ttwo' } }\n"
+        "route \"b\" { path = /b redirect { status = 301 to = \"https://{host}{path}\" } }\n"
+        "route \"c\" { path = \"*\" respond { file = \"/dev/../etc/passwd\" } }\n",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+        free(fixed_point(conf_of(texts[i])));
+}
+
+static void fills_in_the_defaults(void **state)
+{
+    (void)state;
+    char *text = fixed_point(conf_of(LISTENER UPSTREAM ROUTE));
+    static const char *const lines[] = {
+        "workers = auto",
+        "drain_timeout = 30s",
+        "format = json",
+        "sample = \"1/1\"",
+        "level = info",
+        "header_bytes = 32k",
+        "headers = 100",
+        "target_bytes = 8k",
+        "body_bytes = 10m",
+        "balance = round_robin",
+        "warm = 1",
+        "idle = 64",
+        "connections = 1024",
+        "idle_timeout = 1m",
+        "lifetime = 10m",
+        "connect = 1s",
+        "attempts = 1",
+        "budget = 20%",
+        "on = {connect, reset}",
+        "path = \"/{rest...}\"",
+        "access_log = true",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no \"%s\" in\n%s", lines[i], text);
+    free(text);
+}
+
+static void examples_load_and_come_back(void **state)
+{
+    (void)state;
+    const char *source = getenv("POSTERN_SOURCE");
+    glob_t found;
+    char pattern[512];
+    snprintf(pattern, sizeof(pattern), "%s/config/*.conf", source ? source : ".");
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_true(found.gl_pathc >= 3);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct conf_faults faults = {0};
+        struct conf *conf = conf_load(found.gl_pathv[i], &faults);
+        struct router *router = conf ? router_new(conf, &faults) : NULL;
+        if (!router)
+            fail_msg("%s", faults_text(&faults));
+        router_free(router);
+        free(fixed_point(conf));
+    }
+    globfree(&found);
+}
+
+/* "#name = ...", "#name {", "#name "..." {", "#}", and titled sections behind "# ". */
+static bool is_commented_option(const char *line)
+{
+    static const char *const sections[] = {" listener \"", " upstream \"", " route \""};
+    line += strspn(line, " ");
+    if (*line++ != '#')
+        return false;
+    for (size_t i = 0; i < sizeof(sections) / sizeof(*sections); i++)
+        if (strncmp(line, sections[i], strlen(sections[i])) == 0)
+            return true;
+    if (*line == '}' || strcmp(line, " }\n") == 0)
+        return true;
+    size_t n = strspn(line, "abcdefghijklmnopqrstuvwxyz_");
+    return n && (strncmp(line + n, " = ", 3) == 0 || strncmp(line + n, " {", 2) == 0 ||
+                 strncmp(line + n, " \"", 2) == 0);
+}
+
+/* Uncommented, all options of the reference are known and have values in range; what it says
+ * must not stand together is all that is wrong with it. */
+static void the_reference_shows_options_that_there_are(void **state)
+{
+    (void)state;
+    char path[512], line[512], *text = NULL;
+    size_t n = 0;
+    const char *source = getenv("POSTERN_SOURCE");
+    snprintf(path, sizeof(path), "%s/config/gateway.conf", source ? source : ".");
+    FILE *in = fopen(path, "r"), *out = open_memstream(&text, &n);
+    assert_non_null(in);
+    while (fgets(line, sizeof(line), in)) {
+        if (is_commented_option(line))
+            *strchr(line, '#') = ' ';
+        fputs(line, out);
+    }
+    fclose(in);
+    fclose(out);
+    struct conf_faults faults = {0};
+    assert_null(conf_load_text("t", (struct str){text, n}, &faults));
+    char *said = faults_text(&faults);
+    static const char *const expected[] = {"has all three of", "respond has both",
+                                           "route.rewrite uses {id}", "both strip_prefix and",
+                                           "admin stands twice"};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++)
+        if (i >= faults.count || !strstr(faults.list[i].message, expected[i]))
+            fail_msg("expected %s in\n%s", expected[i], said);
+    assert_int_equal(faults.count, sizeof(expected) / sizeof(*expected));
+    free(said);
+    free(text);
+    conf_faults_done(&faults);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_a_fixed_point_of_loading),
+        cmocka_unit_test(fills_in_the_defaults),
+        cmocka_unit_test(examples_load_and_come_back),
+        cmocka_unit_test(the_reference_shows_options_that_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

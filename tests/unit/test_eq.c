@@ -1,0 +1,92 @@
+#include "conf_test.h"
+
+#define BASE                                                                                   \
+    "server \"a:1\" {} server \"b:2\" { weight = 2 } balance = hash hash_on = header:X\n"      \
+    "pool { warm = 2 idle = 3 connections = 4 requests = 5 idle_timeout = 6s lifetime = 7s "   \
+    "}\n"                                                                                      \
+    "timeouts { connect = 1s response = 2s idle = 3s total = 4s }\n"                           \
+    "retry { attempts = 2 budget = 10% on = reset }"
+
+static struct conf *upstream_of(const char *name, const char *body)
+{
+    char text[2048];
+    snprintf(text, sizeof(text), LISTENER "upstream \"%s\" { %s }", name, body);
+    return conf_of(text);
+}
+
+static bool eq(const char *name, const char *body)
+{
+    struct conf *a = upstream_of("u", BASE), *b = upstream_of(name, body);
+    bool equal = conf_upstream_eq(&a->upstreams[0], &b->upstreams[0]);
+    assert_int_equal(equal, conf_upstream_eq(&b->upstreams[0], &a->upstreams[0]));
+    conf_free(a);
+    conf_free(b);
+    return equal;
+}
+
+static void is_equal_to_itself_whatever_its_lines(void **state)
+{
+    (void)state;
+    assert_true(eq("u", BASE));
+    assert_true(eq("u", "\n\n" BASE));
+}
+
+/* Replaces `from` in BASE by `to`. */
+static bool eq_with(const char *from, const char *to)
+{
+    char body[1024];
+    const char *at = strstr(BASE, from);
+    assert_non_null(at);
+    snprintf(body, sizeof(body), "%.*s%s%s", (int)(at - BASE), BASE, to, at + strlen(from));
+    return eq("u", body);
+}
+
+static void differs_in_every_single_thing(void **state)
+{
+    (void)state;
+    static const char *const changes[][2] = {
+        {"a:1", "a:2"},
+        {"weight = 2", "weight = 3"},
+        {"server \"a:1\" {}", "server \"a:1\" { backup = true }"},
+        {"server \"a:1\" {}", ""},
+        {"server \"a:1\" {}", "server \"a:1\" {} server \"c:3\" {}"},
+        {"balance = hash", "balance = two_choices"},
+        {"header:X", "cookie:X"},
+        {"header:X", "header:Y"},
+        {"header:X", "path"},
+        {"warm = 2", "warm = 1"},
+        {"idle = 3 c", "idle = 2 c"},
+        {"connections = 4", "connections = 5"},
+        {"requests = 5", "requests = 6"},
+        {"idle_timeout = 6s", "idle_timeout = 7s"},
+        {"lifetime = 7s", "lifetime = 8s"},
+        {"connect = 1s", "connect = 2s"},
+        {"response = 2s", "response = 3s"},
+        {"idle = 3s", "idle = 4s"},
+        {"total = 4s", "total = 5s"},
+        {"attempts = 2", "attempts = 1"},
+        {"budget = 10%", "budget = 11%"},
+        {"on = reset", "on = connect"},
+    };
+    assert_false(eq("v", BASE));
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++)
+        if (eq_with(changes[i][0], changes[i][1]))
+            fail_msg("%s instead of %s makes no difference", changes[i][1], changes[i][0]);
+}
+
+static void the_order_of_servers_matters(void **state)
+{
+    (void)state;
+    assert_false(eq_with("server \"a:1\" {} server \"b:2\" { weight = 2 }",
+                         "server \"b:2\" { weight = 2 } server \"a:1\" {}"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_equal_to_itself_whatever_its_lines),
+        cmocka_unit_test(differs_in_every_single_thing),
+        cmocka_unit_test(the_order_of_servers_matters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
