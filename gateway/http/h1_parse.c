@@ -391,6 +391,10 @@ static void note_connection(struct reader *r, struct str options)
 {
     struct str option;
 
+    if (str_eq(options, STR("keep-alive"))) { /* what most clients say, and all of it */
+        r->persist = true;
+        return;
+    }
     while (str_next_token(&options, &option)) {
         if (str_eq_nocase(option, STR("close")))
             r->close = true;

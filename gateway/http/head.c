@@ -65,9 +65,9 @@ const struct str method_names[METHOD_COUNT] = {
 #undef X
 };
 
-/* Eight bytes against eight lower-case ones. Only where those have a letter (bit 0x40; the
- * names hold letters, digits and "-") may the case bit differ. */
-static inline bool word_is(const char *p, const char *lower)
+/* Bytes against lower-case ones. Only where those have a letter (bit 0x40; the names hold
+ * letters, digits and "-") may the case bit differ. */
+static inline bool eight_are(const char *p, const char *lower)
 {
     uint64_t a, b;
     memcpy(&a, p, 8);
@@ -75,18 +75,28 @@ static inline bool word_is(const char *p, const char *lower)
     return ((a ^ b) & ~((b & 0x4040404040404040ull) >> 1)) == 0;
 }
 
-/* With `n` and `lower` constant this is a few instructions without a loop. */
+static inline bool four_are(const char *p, const char *lower)
+{
+    uint32_t a, b;
+    memcpy(&a, p, 4);
+    memcpy(&b, lower, 4);
+    return ((a ^ b) & ~((b & 0x40404040u) >> 1)) == 0;
+}
+
+/* With `n` and `lower` constant this is a few instructions without a loop: words that overlap
+ * where the length is not theirs. */
 static inline __attribute__((always_inline)) bool name_is(const char *p, const char *lower,
                                                           size_t n)
 {
-    if (n < 8) {
-        for (size_t i = 0; i < n; i++)
-            if (p[i] != lower[i] && ascii_lower(p[i]) != lower[i])
-                return false;
-        return true;
-    }
-    return word_is(p, lower) && (n < 16 || word_is(p + 8, lower + 8)) &&
-           word_is(p + n - 8, lower + n - 8);
+    if (n >= 8)
+        return eight_are(p, lower) && (n < 16 || eight_are(p + 8, lower + 8)) &&
+               eight_are(p + n - 8, lower + n - 8);
+    if (n >= 4)
+        return four_are(p, lower) && four_are(p + n - 4, lower + n - 4);
+    for (size_t i = 0; i < n; i++)
+        if (ascii_lower(p[i]) != lower[i])
+            return false;
+    return true;
 }
 
 #define IS(symbol, lower)                                                                      \
