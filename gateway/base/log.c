@@ -494,16 +494,24 @@ static bool is_anything_waiting(void)
     return any;
 }
 
-/* Naps gather lines into batches, and workers need not wake us meanwhile. */
+/* Until a worker wakes us, log_stop does, or the time is over. */
+static void writer_wait(uint32_t state, const struct timespec *limit)
+{
+    atomic_store(&logs.state, state);
+    if (!atomic_load(&logs.stop) && (state == NAPPING || !is_anything_waiting()))
+        syscall(SYS_futex, &logs.state, FUTEX_WAIT_PRIVATE, state, limit, NULL, 0);
+}
+
+/* Naps gather lines into batches, and workers need not wake us meanwhile. So a sleep ends in
+ * a nap too: the worker whose line woke us has more to do, and a write now might take its
+ * processor away in the middle of that. */
 static void writer_rest(unsigned idle)
 {
     static const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint32_t state = idle > NAPS_AWAKE ? SLEEPING : NAPPING;
 
-    atomic_store(&logs.state, state);
-    if (!atomic_load(&logs.stop) && (state == NAPPING || !is_anything_waiting()))
-        syscall(SYS_futex, &logs.state, FUTEX_WAIT_PRIVATE, state,
-                state == NAPPING ? &nap : NULL, NULL, 0);
+    if (idle > NAPS_AWAKE)
+        writer_wait(SLEEPING, NULL);
+    writer_wait(NAPPING, &nap);
     atomic_store(&logs.state, AWAKE);
 }
 
