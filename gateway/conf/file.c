@@ -133,7 +133,7 @@ static void load_run(struct load *load, struct str text)
     scan_main(load, conf->file, text);
     cfg_t *tree = load->no_memory ? NULL : parse(load);
     if (tree && !load->no_memory) {
-        process_compile(load, tree);
+        globals_compile(load, tree);
         compile_sections(load, tree);
         if (!load->no_memory && !load->broken)
             check_all(load);

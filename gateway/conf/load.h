@@ -138,7 +138,7 @@ const char *value_nearest(const char *text, const char *const *candidates, size_
 void check_all(struct load *load);
 
 /* One kind of section each. */
-void process_compile(struct load *load, cfg_t *top);
+void globals_compile(struct load *load, cfg_t *top);
 /* A numeric address with a port, or unix:PATH; else a fault and false. */
 bool address_compile(struct load *load, const char *what, const struct value *value,
                      struct addr *ret);

@@ -82,7 +82,7 @@ static void error_log_compile(struct load *load, cfg_t *sec)
                    "error_log.path is off, expected \"-\" or a file: faults must be told");
 }
 
-void process_compile(struct load *load, cfg_t *top)
+void globals_compile(struct load *load, cfg_t *top)
 {
     struct conf *conf = load->conf;
     cfg_t *sec;
