@@ -65,29 +65,45 @@ static void gives_the_best_first_and_goes_back(void **state)
     radix_done(&radix);
 }
 
-static void keeps_long_labels_and_many_children(void **state)
+/* `kids` children under a label of `label` bytes: on both sides of what a node holds inside. */
+static void check_node(int kids, int label)
 {
-    (void)state;
     struct radix_key keys[200];
     char bytes[200][64];
     struct radix radix = {0};
     struct radix_walk walk = {.on_keys = note};
-    for (int i = 0; i < 200; i++) {
-        int n = snprintf(bytes[i], sizeof(bytes[i]),
-                         "/a/label/longer/than/sixteen/%c/and/on/and/on", 33 + i);
+    for (int i = 0; i < kids; i++) {
+        int n = snprintf(bytes[i], sizeof(bytes[i]), "/%.*s%cz", label - 1,
+                         "abcdefghijklmnopqrstuvwxyz", 33 + i);
         keys[i] = (struct radix_key){bytes[i], (uint32_t)n};
     }
-    uint32_t root = radix_add(&radix, keys, 0, 200);
+    uint32_t root = radix_add(&radix, keys, 0, (uint32_t)kids);
     assert_int_not_equal(root, 0);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < kids; i++) {
         char expected[16];
         snprintf(expected, sizeof(expected), "%d+1 ", i);
         found[0] = '\0';
         radix_find(&radix, root, str_of(bytes[i]), &walk);
         assert_string_equal(found, expected);
+        char other[64]; /* with another label */
+        memcpy(other, bytes[i], sizeof(other));
+        other[label - 1]++;
+        found[0] = '\0';
+        radix_find(&radix, root, str_of(other), &walk);
+        assert_string_equal(found, "");
     }
     assert_int_equal((uintptr_t)radix.nodes % CACHE_LINE, 0);
     radix_done(&radix);
+}
+
+static void keeps_labels_and_children_inside_and_outside(void **state)
+{
+    static const int kids[] = {2, RADIX_KIDS - 1, RADIX_KIDS, RADIX_KIDS + 1, 200};
+    static const int labels[] = {2, RADIX_LABEL - 1, RADIX_LABEL, RADIX_LABEL + 1, 27};
+    (void)state;
+    for (size_t k = 0; k < sizeof(kids) / sizeof(*kids); k++)
+        for (size_t l = 0; l < sizeof(labels) / sizeof(*labels); l++)
+            check_node(kids[k], labels[l]);
 }
 
 static void says_when_there_is_no_memory(void **state)
@@ -108,7 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_best_first_and_goes_back),
-        cmocka_unit_test(keeps_long_labels_and_many_children),
+        cmocka_unit_test(keeps_labels_and_children_inside_and_outside),
         cmocka_unit_test(says_when_there_is_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
