@@ -12,18 +12,20 @@ static void unlink_one(struct wheel *wheel, struct deadline *d)
         wheel->bits[d->level] &= ~(1ull << d->slot);
 }
 
-static void insert(struct wheel *wheel, struct deadline *d, uint64_t tick)
+/* Distances count from `from`: the last tick that is done; while a slot is spread, the tick
+ * being done, or what lies a whole slot ahead would go back to where it came from. */
+static void insert(struct wheel *wheel, struct deadline *d, uint64_t tick, uint64_t from)
 {
     if (tick <= wheel->tick)
         tick = wheel->tick + 1;
-    uint64_t ahead = tick - wheel->tick;
+    uint64_t ahead = tick - from;
     unsigned level = 0;
     while (level < WHEEL_LEVELS - 1 && ahead >= 1ull << (WHEEL_BITS * (level + 1)))
         level++;
     /* Too far for the last level: as far as it reaches; it is moved on when that comes. */
     uint64_t reach = (1ull << (WHEEL_BITS * WHEEL_LEVELS)) - 1;
     if (ahead > reach)
-        tick = wheel->tick + reach;
+        tick = from + reach;
 
     d->tick = tick;
     d->level = (uint8_t)level;
@@ -56,7 +58,7 @@ bool wheel_set(struct wheel *wheel, struct deadline *d, uint64_t at)
         return false; /* it is looked at in time, and moved on then */
     if (d->prev)
         unlink_one(wheel, d);
-    insert(wheel, d, tick);
+    insert(wheel, d, tick, wheel->tick);
     return true;
 }
 
@@ -79,7 +81,7 @@ static void cascade(struct wheel *wheel, unsigned level, unsigned slot)
         d->prev = NULL;
         /* wheel->tick is one before the tick being done, so `tick` lies ahead of it. */
         if (d->at)
-            insert(wheel, d, tick_of(d->at));
+            insert(wheel, d, tick_of(d->at), wheel->tick + 1);
     }
 }
 
@@ -91,7 +93,7 @@ static void fire(struct wheel *wheel, unsigned slot, uint64_t now)
         if (!d->at)
             continue;
         if (d->at > now) {
-            insert(wheel, d, tick_of(d->at));
+            insert(wheel, d, tick_of(d->at), wheel->tick);
             continue;
         }
         d->at = 0;
