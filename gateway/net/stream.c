@@ -275,6 +275,10 @@ char *stream_reserve(struct stream *s, size_t n)
 {
     if (s->fd < 0 || s->err || s->no_memory)
         return NULL;
+    if (n > BLOCK_LARGE) {
+        out_of_memory(s);
+        return NULL;
+    }
     if (!s->tail || s->tail->cap - s->tail_used < n) {
         struct block *block =
             block_take(&s->loop->blocks, n <= BLOCK_SMALL ? BLOCK_SMALL : BLOCK_LARGE);
@@ -464,7 +468,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         } else {
             if (!s->paused)
                 s->read_armed = event_add(&s->ev_read, NULL) == 0;
-            if (s->pending)
+            if (s->pending || s->shut_wanted)
                 ask_flush(s);
             s->ops->on_connected(s);
         }

@@ -86,8 +86,9 @@ void stream_resume(struct stream *stream);
 /* Writing cannot fail here: a dead stream swallows bytes, and running out of memory kills the
  * stream, which on_error tells later in the turn.
  *
- * Room for up to `n` contiguous bytes (at most BLOCK_LARGE) at the end of what is to be
- * written; commit what was used of it. NULL: nothing can be written any more. */
+ * Room for up to `n` contiguous bytes at the end of what is to be written; commit what was
+ * used of it. NULL: nothing can be written any more. More than BLOCK_LARGE is more memory than
+ * there is. */
 char *stream_reserve(struct stream *stream, size_t n);
 void stream_commit(struct stream *stream, size_t n);
 void stream_write(struct stream *stream, const char *p, size_t n); /* copies */
