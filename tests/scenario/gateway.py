@@ -88,7 +88,8 @@ class Gateway:
         self.stdout_path = os.path.join(self.tmp, "stdout")
         environment = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=0",
                            UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-                           TSAN_OPTIONS="halt_on_error=0:exitcode=66:second_deadlock_stack=1")
+                           TSAN_OPTIONS="halt_on_error=0:exitcode=66:second_deadlock_stack=1:"
+                           f"suppressions={os.path.dirname(os.path.abspath(__file__))}/tsan.supp")
         environment.pop("NOTIFY_SOCKET", None)
         environment.update(env or {})
         with open(self.stderr_path, "wb") as err, open(self.stdout_path, "wb") as out:
@@ -168,7 +169,7 @@ class Gateway:
         try:
             return self.proc.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still runs; stderr: {self.stderr}") from None
+            raise AssertionError(f"still runs; stderr: ...{self.stderr[-3000:]}") from None
 
     def finish(self):
         """Every test ends here: the process stops cleanly and no sanitizer said a word."""
