@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conftest import HTTP, ONE
-from gateway import run
+from gateway import free_address, own_host, run
 
 GOOD = '''listener "http" { listen = {"127.0.0.1:18080"} }
 upstream "app" { server "127.0.0.1:19000" {} }
@@ -153,7 +153,8 @@ def test_port_in_use_by_something_else(upstream, conf):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give up rights")
 def test_missing_user(conf):
-    status, said, _ = run("-c", conf('user = "no-such-user-here"\n' + GOOD))
+    good = GOOD.replace("127.0.0.1:18080", free_address(own_host()))
+    status, said, _ = run("-c", conf('user = "no-such-user-here"\n' + good))
     assert status == 1 and "no-such-user-here" in said
 
 
@@ -169,8 +170,8 @@ def test_server_name_that_does_not_resolve(conf):
 
 
 def test_too_few_descriptors(conf):
-    status, said, _ = run("-c", conf("workers = 2\n" + GOOD.replace("18080", "18081")),
-                          preexec_fn=lambda: limit(10))
+    good = GOOD.replace("127.0.0.1:18080", free_address(own_host()))
+    status, said, _ = run("-c", conf("workers = 2\n" + good), preexec_fn=lambda: limit(10))
     assert status == 1
     assert re.search(r"file descriptors|open files", said, re.I), said
 
@@ -181,7 +182,8 @@ def limit(number):
 
 
 def test_log_directory_that_is_not_there(conf):
-    status, said, _ = run("-c", conf('access_log { path = "/nonexistent/dir/log" }\n' + GOOD))
+    good = GOOD.replace("127.0.0.1:18080", free_address(own_host()))
+    status, said, _ = run("-c", conf('access_log { path = "/nonexistent/dir/log" }\n' + good))
     assert status == 1 and "/nonexistent/dir/log" in said
 
 

@@ -236,8 +236,9 @@ def test_keep_alive_race_never_sends_a_post_twice(pair):
     up.expect_no_connection(0.3)
 
 
-def test_an_answer_begun_is_never_retried(pair):
-    gw, up = pair
+def test_keep_alive_race_is_over_with_the_first_byte_of_an_answer(gateway, upstream):
+    up = upstream()
+    gw = gateway(ONE.replace("server", "retry { attempts = 0 } server"), app=up)
     client = gw.client()
     client.send(GET)
     conn = up.accept()
@@ -249,6 +250,7 @@ def test_an_answer_begun_is_never_retried(pair):
     conn.send(b"HTTP/1.1 200 OK\r\nContent-Le")
     conn.close()
     assert client.response().status == 502
+    gw.wait_log(reason="upstream.reset")
     up.expect_no_connection(0.2)
 
 
