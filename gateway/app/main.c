@@ -1,5 +1,6 @@
 /* The command line. See `postern -h`. */
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,21 +51,23 @@ static void print_version(bool all)
            jansson_version_str());
 }
 
-static void print_faults(const struct conf_faults *faults)
+static void print_faults(const struct conf_faults *faults, const char *kind)
 {
     for (size_t i = 0; i < faults->count; i++)
-        fprintf(stderr, "%s:%d: %s\n", faults->list[i].where.file, faults->list[i].where.line,
-                faults->list[i].message);
+        fprintf(stderr, "%s:%d: %s%s\n", faults->list[i].where.file, faults->list[i].where.line,
+                kind, faults->list[i].message);
 }
 
 /* The file, complete with routes and names resolved, as a start would see it. */
 static struct snapshot *load(const char *file)
 {
-    struct conf_faults faults = {0};
+    struct conf_faults faults = {0}, warnings = {0};
     struct conf *conf = conf_load(file, &faults);
-    struct snapshot *snapshot = conf ? snapshot_new(conf, NULL, &faults) : NULL;
-    print_faults(&faults);
+    struct snapshot *snapshot = conf ? snapshot_new(conf, NULL, &faults, &warnings) : NULL;
+    print_faults(&faults, "");
+    print_faults(&warnings, "warning: ");
     conf_faults_done(&faults);
+    conf_faults_done(&warnings);
     return snapshot;
 }
 
@@ -91,7 +94,7 @@ static int run(const char *file)
 {
     struct conf_faults faults = {0};
     struct conf *conf = conf_load(file, &faults);
-    print_faults(&faults);
+    print_faults(&faults, "");
     conf_faults_done(&faults);
     return conf ? gateway_run(file, conf) : 1;
 }
@@ -142,6 +145,9 @@ static int parse(int argc, char **argv, struct options *options)
 
 int main(int argc, char **argv)
 {
+    /* Workers take memory from malloc only when a configuration changes: a heap for each
+     * thread would only scatter it. */
+    mallopt(M_ARENA_MAX, 1);
     struct options options = {.file = DEFAULT_FILE};
     int status = parse(argc, argv, &options);
     if (status >= 0)

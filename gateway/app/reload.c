@@ -1,6 +1,7 @@
 #include "app/gateway.h"
 #include "app/notify.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #define WARM_MAX_MS 5000 /* for pools to warm before a configuration takes effect anyway */
@@ -120,7 +121,12 @@ static void on_warm_due(struct deadline *deadline)
 
 int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
 {
-    gw->next = snapshot_new(conf, gw->snapshot, faults);
+    struct conf_faults warnings = {0};
+    gw->next = snapshot_new(conf, gw->snapshot, faults, &warnings);
+    for (size_t i = 0; i < warnings.count; i++)
+        log_warn("%s:%d: %s", warnings.list[i].where.file, warnings.list[i].where.line,
+                 warnings.list[i].message);
+    conf_faults_done(&warnings);
     if (!gw->next)
         return -1;
     name_all(gw->next);
@@ -135,13 +141,13 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
         switch_admin(gw, conf);
     gw->prepare_failed = false;
     gw->waiting = gw->worker_count;
-    deadline_init(&gw->warm_due, on_warm_due);
     return 0;
 }
 
 /* The letters go out once the threads are there. */
 void reload_prepare(struct gateway *gw)
 {
+    gw->warm_due.on_due = on_warm_due;
     loop_deadline(&gw->loop, &gw->warm_due, WARM_MAX_MS);
     for (unsigned i = 0; i < gw->worker_count; i++)
         if (worker_prepare(&gw->workers[i], gw->next) < 0)
@@ -200,7 +206,7 @@ void reload_on_warm(struct gateway *gw, bool failed)
     gw->prepare_failed |= failed;
     if (!gw->next || !gw->waiting || --gw->waiting)
         return;
-    deadline_off(&gw->warm_due);
+    deadline_end(&gw->loop.wheel, &gw->warm_due);
     switch_all(gw);
 }
 
@@ -222,6 +228,7 @@ void reload_on_switched(struct gateway *gw)
     switch_admin(gw, gw->snapshot->conf);
     warn_of_what_stays(old->conf, gw->snapshot->conf);
     snapshot_unref(old);
+    malloc_trim(0); /* the old configuration's memory goes back to the system */
     forget_faults(gw);
     gw->last.ok = true;
     gw->last.at_ms = gw->loaded_at_ms;

@@ -432,10 +432,7 @@ static void *worker_main(void *arg)
     if (!worker->cx.ring)
         log_error("out of memory: worker %u writes no access log", worker->index);
     loop_run(&worker->loop);
-    loop_discard(&worker->loop, drop_letter);
     context_done(&worker->cx);
-    loop_done(&worker->loop); /* buries pools and connections, whose memory the slabs own */
-    slab_done(&worker->downstreams);
     if (worker->cx.ring)
         log_detach(worker->cx.ring);
     worker->ops->on_ended(worker);
@@ -463,4 +460,8 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
 void worker_join(struct worker *worker)
 {
     pthread_join(worker->thread, NULL);
+    /* Only now: until it was joined, letters could still be posted. */
+    loop_discard(&worker->loop, drop_letter);
+    loop_done(&worker->loop); /* buries pools and connections, whose memory the slabs own */
+    slab_done(&worker->downstreams);
 }

@@ -16,29 +16,33 @@ static const struct conf_upstream *find_upstream(const struct snapshot *old, con
     return NULL;
 }
 
-/* All addresses of all servers of an upstream. The count, or 0 with a fault. */
-static size_t resolve_all(const struct conf_upstream *up, struct cluster_server *list,
-                          struct conf_faults *faults)
+/* All addresses of all servers of an upstream. False: too many, with a fault. */
+static bool resolve_all(const struct conf_upstream *up, struct cluster_server *list,
+                        size_t *ret_count, struct conf_faults *faults,
+                        struct conf_faults *warnings)
 {
-    size_t count = 0, before = faults->count;
+    size_t count = 0;
     for (size_t i = 0; i < up->server_count; i++) {
         const struct conf_server *server = &up->servers[i];
         struct addr addrs[RESOLVE_MAX];
         const char *why = "";
         size_t n = resolve_server(str_of(server->text), addrs, &why);
         if (!n)
-            conf_fault(faults, server->where, "server \"%s\": cannot be resolved: %s",
-                       server->text, why);
+            conf_fault(warnings, server->where,
+                       "server \"%s\" of upstream \"%s\" is left out: its name cannot be "
+                       "resolved: %s",
+                       server->text, up->name, why);
         if (count + n > CLUSTER_SERVERS) {
             conf_fault(faults, server->where,
                        "upstream \"%s\" has more than %d addresses, expected at most that",
                        up->name, CLUSTER_SERVERS);
-            return 0;
+            return false;
         }
         for (size_t k = 0; k < n; k++)
             list[count++] = (struct cluster_server){addrs[k], server->weight, server->backup};
     }
-    return faults->count == before ? count : 0;
+    *ret_count = count;
+    return true;
 }
 
 static bool same_servers(const struct cluster *cluster, const struct cluster_server *list,
@@ -56,7 +60,7 @@ static bool same_servers(const struct cluster *cluster, const struct cluster_ser
 }
 
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,
-                                    struct conf_faults *faults)
+                                    struct conf_faults *faults, struct conf_faults *warnings)
 {
     struct cluster_server *list = mem_alloc(CLUSTER_SERVERS * sizeof(*list));
     if (!list) {
@@ -64,12 +68,13 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
         return NULL;
     }
     struct cluster *cluster = NULL;
-    size_t count = resolve_all(up, list, faults), index;
+    size_t count = 0, index;
+    bool ok = resolve_all(up, list, &count, faults, warnings);
     const struct conf_upstream *before = find_upstream(old, up->name, &index);
-    if (count && before && conf_upstream_eq(before, up) &&
+    if (ok && before && conf_upstream_eq(before, up) &&
         same_servers(old->clusters[index], list, count)) {
         cluster = cluster_ref(old->clusters[index]);
-    } else if (count) {
+    } else if (ok) {
         struct cluster_spec spec = {
             .name = up->name,
             .balance = up->balance,
@@ -89,7 +94,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
 }
 
 struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
-                              struct conf_faults *faults)
+                              struct conf_faults *faults, struct conf_faults *warnings)
 {
     size_t before = faults->count;
     struct conf_where where = {conf->file, 0};
@@ -109,7 +114,7 @@ struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
         conf_fault(faults, where, MEMORY_FAULT);
     } else {
         for (size_t i = 0; i < conf->upstream_count; i++)
-            snapshot->clusters[i] = make_cluster(&conf->upstreams[i], old, faults);
+            snapshot->clusters[i] = make_cluster(&conf->upstreams[i], old, faults, warnings);
         snapshot->router = router_new(conf, faults);
     }
     if (faults->count == before && snapshot->router)

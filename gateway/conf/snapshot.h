@@ -21,11 +21,12 @@ struct snapshot {
     unsigned *listener_names;  /* as conf->listeners */
 };
 
-/* Takes over `conf` (also when it fails). Clusters of `old` (NULL: none) that did not change
- * are adopted; names of others are resolved. Faults: conflicting routes, names that do not
- * resolve. NULL with at least one fault. */
+/* Takes over `conf` (also when it fails). Names are resolved; clusters of `old` (NULL: none)
+ * that did not change are adopted. Faults: conflicting routes, too many addresses. NULL with at
+ * least one fault. A name that does not resolve is only a warning: the upstream has the
+ * servers that do. */
 struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
-                              struct conf_faults *faults);
+                              struct conf_faults *faults, struct conf_faults *warnings);
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 void snapshot_unref(struct snapshot *snapshot); /* any thread; NULL is fine */
 

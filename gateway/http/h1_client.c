@@ -117,11 +117,23 @@ static bool take_interim(struct h1_client *client, struct head *head)
     return client->state == CLIENT_HEAD || client->state == CLIENT_TUNNEL;
 }
 
+/* Whatever does not even begin like a status line will never become one. */
+static bool is_http1(struct str in)
+{
+    static const char begin[] = "HTTP/1.";
+    size_t n = in.n < sizeof(begin) - 1 ? in.n : sizeof(begin) - 1;
+    return memcmp(in.p, begin, n) == 0;
+}
+
 /* True: there may be more to do. */
 static bool read_head(struct h1_client *client)
 {
     struct str in = stream_unread(&client->stream);
     struct h1_fault fault = {0};
+    if (!is_http1(in)) {
+        gone(client, R_UPSTREAM_PROTOCOL, 0, 0);
+        return false;
+    }
     long n = h1_head_end(&client->scan, false, in.p, in.n, &response_limits, &fault);
     if (n == 0)
         return false;
@@ -201,6 +213,8 @@ static void read_chunked(struct h1_client *client)
         }
         if (n == 0)
             return;
+        if (client->chunk.state == CHUNK_TRAILERS)
+            client->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&client->stream, (size_t)n - data.n);
         if (data.n && !deliver(client, data.n))
             return;
@@ -232,28 +246,21 @@ static void read_body(struct h1_client *client)
 
 static void read_input(struct h1_client *client)
 {
+    if (client->state == CLIENT_IDLE) {
+        close_now(client, NULL); /* nobody asked for this */
+        return;
+    }
     while (client->state == CLIENT_HEAD && stream_unread(&client->stream).n)
         if (!read_head(client))
-            break;
-    switch (client->state) {
-    case CLIENT_BODY:
+            return;
+    if (client->state == CLIENT_BODY) {
         read_body(client);
-        break;
-    case CLIENT_TUNNEL: {
+    } else if (client->state == CLIENT_TUNNEL) {
         size_t n = stream_unread(&client->stream).n;
         if (n)
             client->leg.events->on_body(&client->leg, stream_take(&client->stream, n));
-        break;
     }
-    case CLIENT_IDLE:
-        close_now(client, NULL); /* nobody asked for this */
-        break;
-    case CLIENT_CONNECTING:
-    case CLIENT_HEAD:
-    case CLIENT_END: /* found at release: the connection is not used again */
-    case CLIENT_CLOSED:
-        break;
-    }
+    /* END: what comes behind an answer is found at release, and ends the connection. */
 }
 
 /* ---- what the stream tells ---- */

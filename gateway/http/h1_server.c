@@ -264,7 +264,7 @@ static void read_chunked(struct h1_server *server)
         if (n == 0)
             return;
         if (server->chunk.state == CHUNK_TRAILERS)
-            server->scan = (struct h1_scan){0};
+            server->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&server->stream, (size_t)n - data.n);
         touch_body(server);
         if (data.n && !deliver_body(server, data.n))

@@ -223,6 +223,10 @@ static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
         !is_repeatable(ex, untouched) || !budget_allows(ex))
         return -1;
     tried_add(&ex->tried, (unsigned)ex->server);
+    int server = pick(ex);
+    if (server >= 0)
+        return server;
+    ex->tried = (struct tried){{0}}; /* all were tried: start over */
     return pick(ex);
 }
 

@@ -148,6 +148,9 @@ enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
     find_client(ex);
     if (!identify_ids(ex) || !identify_host(ex))
         return R_NO_MEMORY;
+    enum reason reason = head_strip_hop(head);
+    if (reason)
+        return reason;
     if (head->path.n == 1 && head->path.p[0] == '*') {
         ex->path = head->path;
         return R_NONE;
@@ -432,9 +435,6 @@ static bool add_ours(struct exchange *ex, struct str for_value, struct str trace
 enum reason forward_request(struct exchange *ex)
 {
     struct head *head = ex->head;
-    enum reason reason = head_strip_hop(head);
-    if (reason)
-        return reason;
     const struct field *host = head_find(head, F_HOST);
     ex->host_is_new = !host || !str_eq(host->value, head->authority);
     ex->client_host = head->authority;

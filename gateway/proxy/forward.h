@@ -5,15 +5,16 @@
 #include "proxy/exchange.h"
 
 /* Who asks, and what for: host, normal path, client address behind trusted proxies, request
- * and trace id. Before the route is known. R_NONE, or why the request is refused. */
+ * and trace id; hop-by-hop fields are taken out. Before the route is known. R_NONE, or why the
+ * request is refused. */
 enum reason forward_identify(struct exchange *ex, size_t *ret_offset);
 
 /* Gives the exchange its request and trace id: for what is refused before its head was read.
  * False: no memory. */
 bool forward_name(struct exchange *ex);
 
-/* Makes the request's head what the upstream gets: hop-by-hop fields out, X-Forwarded-*, Via,
- * X-Request-Id and traceparent in, the route's edits and rewrite. Once for each exchange. */
+/* Makes the request's head what the upstream gets: X-Forwarded-*, Via, X-Request-Id and
+ * traceparent in, the route's edits and rewrite. Once for each exchange. */
 enum reason forward_request(struct exchange *ex);
 
 /* Makes a response's head what the client gets. Interim ones too. R_NONE or R_NO_MEMORY. */

@@ -359,12 +359,27 @@ void reply_respond(struct exchange *ex)
     send_edited(ex, &head, body);
 }
 
+/* A path that begins with two slashes names another host in a Location: what a client put
+ * behind the slash of the template must not. */
+static struct str local(const struct template *text, struct str to)
+{
+    const struct template_part *first = &text->parts[0];
+    bool meant = first->var == VAR_LITERAL && first->text.n > 1 && first->text.p[1] == '/';
+    while (!meant && to.n > 1 && to.p[0] == '/' && (to.p[1] == '/' || to.p[1] == '\\')) {
+        to.p++;
+        to.n--;
+    }
+    return to;
+}
+
 void reply_redirect(struct exchange *ex)
 {
     const struct conf_route *route = ex->match.route;
     struct field fields[24];
     struct head head;
     struct str to = forward_expand(ex, &route->redirect.to, ESCAPE_PATH);
+    if (to.p)
+        to = local(&route->redirect.to, to);
     struct str query = ex->head->query;
     if (to.p && query.p)
         to = arena_join(
