@@ -14,7 +14,6 @@
 #define FIELD_SPARE     16 /* fields that forwarding may add without asking for room */
 
 static void go_on(struct h1_server *server);
-static void read_input(struct h1_server *server);
 
 static struct h1_server *server_of(struct leg *leg)
 {
@@ -55,10 +54,9 @@ static void close_now(struct h1_server *server, bool reset)
 static void gone(struct h1_server *server, enum reason reason, int err)
 {
     const struct leg_events *events = server->leg.events;
-    struct leg *leg = &server->leg;
     close_now(server, server->until_close);
     if (events)
-        events->on_gone(leg, &(struct leg_fault){.reason = reason, .err = err});
+        events->on_gone(&server->leg, &(struct leg_fault){.reason = reason, .err = err});
 }
 
 /* Says goodbye so that the answer arrives: closing a socket with unread bytes in it sends a
@@ -124,26 +122,32 @@ static void request_complete(struct h1_server *server, struct head *trailers)
         server->leg.events->on_end(&server->leg, trailers);
 }
 
+/* A copy of the unread bytes that are a head, and room to read it into. NULL: no memory. */
+static struct head *keep_head(struct h1_server *server, size_t n, uint32_t cap,
+                              struct str *ret_text)
+{
+    struct arena *arena = server->leg.arena;
+    struct head *head = arena_alloc(arena, sizeof(*head));
+    struct field *fields = arena_alloc(arena, cap * sizeof(*fields));
+    *ret_text = arena_copy(arena, (struct str){stream_unread(&server->stream).p, n});
+    if (!head || !fields || !ret_text->p)
+        return NULL;
+    head->fields = fields;
+    head->cap = cap;
+    return head;
+}
+
 /* A whole head waits at the front of what is unread. */
 static void take_head(struct h1_server *server, size_t n)
 {
     const struct h1_server_config *config = server->ops->config(server);
     if (!begin(server))
         return;
-    struct arena *arena = server->leg.arena;
-    uint32_t cap = server->scan.lines + FIELD_SPARE;
-    struct str text = arena_copy(arena, (struct str){stream_unread(&server->stream).p, n});
-    struct head *head = arena_alloc(arena, sizeof(*head));
-    struct field *fields = arena_alloc(arena, cap * sizeof(*fields));
     struct h1_fault fault = {.reason = R_NO_MEMORY};
+    struct str text;
+    struct head *head = keep_head(server, n, server->scan.lines + FIELD_SPARE, &text);
     server->state = SERVER_BODY; /* from here on `bad` knows that the turn has begun */
-    if (!text.p || !head || !fields) {
-        bad(server, &fault);
-        return;
-    }
-    head->fields = fields;
-    head->cap = cap;
-    if (h1_parse_request(text.p, text.n, &config->limits, head, &fault) < 0) {
+    if (!head || h1_parse_request(text.p, text.n, &config->limits, head, &fault) < 0) {
         bad(server, &fault);
         return;
     }
@@ -215,7 +219,7 @@ static void read_trailers(struct h1_server *server)
     struct str in = stream_unread(&server->stream);
     static const struct h1_limits limits = {
         .header_bytes = TRAILERS_MAX, .headers = 64, .target_bytes = TRAILERS_MAX};
-    struct h1_fault fault = {0};
+    struct h1_fault fault = {.reason = R_NO_MEMORY};
     long n = in.n >= 2 && in.p[0] == '\r' && in.p[1] == '\n' ? 2 : 0;
     if (!n)
         n = h1_head_end(&server->scan, false, in.p, in.n, &limits, &fault);
@@ -228,16 +232,9 @@ static void read_trailers(struct h1_server *server)
     }
     struct head *trailers = NULL;
     if (n > 2) {
-        struct arena *arena = server->leg.arena;
-        struct str text = arena_copy(arena, (struct str){in.p, (size_t)n});
-        trailers = arena_alloc(arena, sizeof(*trailers));
-        struct field *fields = arena_alloc(arena, server->scan.lines * sizeof(*fields));
-        fault.reason = R_NO_MEMORY;
-        if (text.p && trailers && fields) {
-            trailers->fields = fields;
-            trailers->cap = server->scan.lines;
-        }
-        if (!text.p || !trailers || !fields ||
+        struct str text;
+        trailers = keep_head(server, (size_t)n, server->scan.lines, &text);
+        if (!trailers ||
             h1_parse_trailers(text.p, text.n, true, &limits, trailers, &fault) < 0) {
             bad(server, &fault);
             return;
@@ -314,9 +311,7 @@ static void read_input(struct h1_server *server)
         switch (server->state) {
         case SERVER_IDLE:
         case SERVER_HEAD:
-            if (!read_head(server))
-                return;
-            if (server->stream.paused)
+            if (!read_head(server) || server->stream.paused)
                 return;
             break;
         case SERVER_BODY:
@@ -412,13 +407,8 @@ static void on_drained(struct stream *stream)
         server->leg.events->on_room(&server->leg);
 }
 
-static void on_connected(struct stream *stream)
-{
-    (void)stream; /* accepted sockets are connected */
-}
-
 static const struct stream_ops stream_ops = {
-    .on_connected = on_connected,
+    .on_connected = NULL, /* accepted sockets are connected */
     .on_read = on_read,
     .on_eof = on_eof,
     .on_drained = on_drained,
@@ -450,21 +440,14 @@ static void on_read_due(struct deadline *deadline)
 {
     struct h1_server *server =
         (struct h1_server *)((char *)deadline - offsetof(struct h1_server, read_due));
-    switch (server->state) {
-    case SERVER_HEAD:
+    if (server->state == SERVER_HEAD)
         bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_HEAD});
-        break;
-    case SERVER_BODY:
-        if (!server->stream.paused) /* else it is we who make it wait */
-            bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_BODY});
-        break;
-    case SERVER_WAIT:
+    else if (server->state == SERVER_WAIT)
         probe(server);
-        break;
-    default:
+    else if (server->state != SERVER_BODY)
         close_now(server, false);
-        break;
-    }
+    else if (!server->stream.paused) /* else it is we who make it wait */
+        bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_BODY});
 }
 
 static void on_write_due(struct deadline *deadline)
@@ -581,12 +564,12 @@ static void on_turn(struct task *task)
     }
     if (server->answer != ANSWER_ENDED)
         return;
-    struct leg *leg = &server->leg;
-    if (leg->events)
-        leg->events->on_sent(leg);
-    leg->events = NULL;
+    if (server->leg.events)
+        server->leg.events->on_sent(&server->leg);
+    server->leg.events = NULL;
     if (server->state == SERVER_BODY && server->keep_alive) {
         server->state = SERVER_DRAIN;
+        touch_body(server);
         stream_resume(&server->stream);
         read_drain(server);
     } else if (server->state != SERVER_CLOSED) {
@@ -598,7 +581,7 @@ static void on_turn(struct task *task)
 static void go_on(struct h1_server *server)
 {
     server->answer = ANSWER_NONE;
-    if (!server->keep_alive || server->stream.eof) {
+    if (!server->keep_alive || server->closing || server->stream.eof) {
         linger(server);
         return;
     }
@@ -627,7 +610,8 @@ static void leg_resume(struct leg *leg)
     struct h1_server *server = server_of(leg);
     if (server->state == SERVER_BODY)
         touch_body(server);
-    if (server->state == SERVER_BODY || server->state == SERVER_TUNNEL)
+    /* With the request complete there is still its client's end to be seen. */
+    if (server->state >= SERVER_BODY && server->state <= SERVER_TUNNEL)
         stream_resume(&server->stream);
 }
 
