@@ -1,24 +1,13 @@
-#include "http/h1_server.h"
+#include "http/h1_server_parts.h"
 
-#include <assert.h>
 #include <errno.h>
 
-#include "http/h1_write.h"
-
-#define DRAIN_MAX       (64u * 1024) /* of an unwanted body that is read to keep the connection */
 #define LINGER_MAX      (1024u * 1024)
 #define LINGER_MS       2000
 #define PROBE_MS        300 /* from a client's FIN to asking whether it is still there */
 #define PROBE_ANSWER_MS 200
 #define TRAILERS_MAX    8192
 #define FIELD_SPARE     16 /* fields that forwarding may add without asking for room */
-
-static void go_on(struct h1_server *server);
-
-static struct h1_server *server_of(struct leg *leg)
-{
-    return (struct h1_server *)((char *)leg - offsetof(struct h1_server, leg));
-}
 
 static struct h1_server *server_of_stream(struct stream *stream)
 {
@@ -32,7 +21,7 @@ static void on_buried(struct grave *grave)
     server->ops->bury(server);
 }
 
-static void close_now(struct h1_server *server, bool reset)
+void h1_server_close_now(struct h1_server *server, bool reset)
 {
     if (server->state == SERVER_CLOSED)
         return;
@@ -51,21 +40,21 @@ static void close_now(struct h1_server *server, bool reset)
 }
 
 /* The connection is dead under a request. */
-static void gone(struct h1_server *server, enum reason reason, int err)
+void h1_server_gone(struct h1_server *server, enum reason reason, int err)
 {
     const struct leg_events *events = server->leg.events;
-    close_now(server, server->until_close);
+    h1_server_close_now(server, server->until_close);
     if (events)
         events->on_gone(&server->leg, &(struct leg_fault){.reason = reason, .err = err});
 }
 
 /* Says goodbye so that the answer arrives: closing a socket with unread bytes in it sends a
  * reset, which may overtake the answer. */
-static void linger(struct h1_server *server)
+void h1_server_linger(struct h1_server *server)
 {
     bool nothing_to_come = server->stream.eof || server->state == SERVER_WAIT;
     if (nothing_to_come && !stream_unread(&server->stream).n && !server->stream.pending) {
-        close_now(server, false);
+        h1_server_close_now(server, false);
         return;
     }
     server->state = SERVER_LINGER;
@@ -91,7 +80,7 @@ static bool begin(struct h1_server *server)
     stream_write(&server->stream, sorry, sizeof(sorry) - 1);
     server->keep_alive = false;
     server->state = SERVER_BAD;
-    linger(server);
+    h1_server_linger(server);
     return false;
 }
 
@@ -208,7 +197,7 @@ static bool deliver_body(struct h1_server *server, size_t n)
     return server->state == SERVER_BODY;
 }
 
-static void touch_body(struct h1_server *server)
+void h1_server_touch_body(struct h1_server *server)
 {
     loop_deadline(server->stream.loop, &server->read_due,
                   server->ops->config(server)->timeouts.body);
@@ -263,7 +252,7 @@ static void read_chunked(struct h1_server *server)
         if (server->chunk.state == CHUNK_TRAILERS)
             server->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&server->stream, (size_t)n - data.n);
-        touch_body(server);
+        h1_server_touch_body(server);
         if (data.n && !deliver_body(server, data.n))
             return;
     }
@@ -277,13 +266,13 @@ static void read_length(struct h1_server *server)
     if (n > server->body_left)
         n = (size_t)server->body_left;
     server->body_left -= n;
-    touch_body(server);
+    h1_server_touch_body(server);
     if (deliver_body(server, n) && !server->body_left)
         request_complete(server, NULL);
 }
 
 /* Answered already: read on to where the next request begins, if that is near. */
-static void read_drain(struct h1_server *server)
+void h1_server_read_drain(struct h1_server *server)
 {
     size_t n = stream_unread(&server->stream).n;
     if (n > server->body_left)
@@ -291,7 +280,7 @@ static void read_drain(struct h1_server *server)
     stream_skip(&server->stream, n);
     server->body_left -= n;
     if (!server->body_left)
-        go_on(server);
+        h1_server_go_on(server);
 }
 
 static void read_linger(struct h1_server *server)
@@ -299,7 +288,7 @@ static void read_linger(struct h1_server *server)
     size_t n = stream_unread(&server->stream).n;
     stream_skip(&server->stream, n);
     if (n >= server->body_left) {
-        close_now(server, false);
+        h1_server_close_now(server, false);
         return;
     }
     server->body_left -= n;
@@ -332,7 +321,7 @@ static void read_input(struct h1_server *server)
             return;
         }
         case SERVER_DRAIN:
-            read_drain(server);
+            h1_server_read_drain(server);
             return;
         case SERVER_LINGER:
             read_linger(server);
@@ -359,10 +348,10 @@ static void on_eof(struct stream *stream)
     case SERVER_HEAD:
     case SERVER_DRAIN:
     case SERVER_LINGER:
-        close_now(server, false);
+        h1_server_close_now(server, false);
         break;
     case SERVER_BODY:
-        gone(server, R_CLIENT_ABORT, 0);
+        h1_server_gone(server, R_CLIENT_ABORT, 0);
         break;
     case SERVER_WAIT:
         /* It may only have stopped sending, or be gone: see on_read_due. */
@@ -383,7 +372,7 @@ static void on_eof(struct stream *stream)
 static void on_error(struct stream *stream, int err)
 {
     struct h1_server *server = server_of_stream(stream);
-    gone(server, err == ENOMEM ? R_NO_MEMORY : R_CLIENT_ABORT, err);
+    h1_server_gone(server, err == ENOMEM ? R_NO_MEMORY : R_CLIENT_ABORT, err);
 }
 
 static void on_pending(struct stream *stream)
@@ -428,7 +417,7 @@ static void probe(struct h1_server *server)
     if (server->probed) {
         int err = stream_pending_error(&server->stream);
         if (err)
-            gone(server, R_CLIENT_ABORT, err);
+            h1_server_gone(server, R_CLIENT_ABORT, err);
         return;
     }
     server->probed = true;
@@ -445,7 +434,7 @@ static void on_read_due(struct deadline *deadline)
     else if (server->state == SERVER_WAIT)
         probe(server);
     else if (server->state != SERVER_BODY)
-        close_now(server, false);
+        h1_server_close_now(server, false);
     else if (!server->stream.paused) /* else it is we who make it wait */
         bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_BODY});
 }
@@ -454,226 +443,14 @@ static void on_write_due(struct deadline *deadline)
 {
     struct h1_server *server =
         (struct h1_server *)((char *)deadline - offsetof(struct h1_server, write_due));
-    gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
+    h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
 }
-
-/* ---- the answer goes out ---- */
-
-/* Whether what is left of the request can be read away behind the answer. */
-static bool can_drain(const struct h1_server *server)
-{
-    if (server->state == SERVER_WAIT)
-        return true;
-    return server->state == SERVER_BODY && !server->chunked_in && !server->expects &&
-           server->body_left <= DRAIN_MAX;
-}
-
-static void write_head(struct h1_server *server, const struct head *head,
-                       enum h1_persist persist)
-{
-    char *out = stream_reserve(&server->stream, h1_write_bound(head));
-    if (!out)
-        return;
-    size_t n = h1_write_response(out, head, persist);
-    assert(n); /* both the parser and the configuration check every value */
-    stream_commit(&server->stream, n);
-}
-
-static void send_head(struct leg *leg, const struct head *head)
-{
-    struct h1_server *server = server_of(leg);
-    if (head->status < 200 && head->status != 101) {
-        if (head->status == 100)
-            server->expects = false;
-        if (!server->old_client)
-            write_head(server, head, H1_PERSIST_DEFAULT);
-        return;
-    }
-    struct head out = *head;
-    server->answer = ANSWER_HEAD;
-    if (out.status == 101) {
-        write_head(server, &out, H1_PERSIST_UPGRADE);
-        return;
-    }
-    if (!head->keep_alive || server->closing || !can_drain(server))
-        server->keep_alive = false;
-    if (out.framing == FRAMING_CHUNKED || out.framing == FRAMING_CLOSE) {
-        server->until_close = server->old_client;
-        server->chunked_out = !server->old_client;
-        out.framing = server->old_client ? FRAMING_CLOSE : FRAMING_CHUNKED;
-        if (server->old_client)
-            server->keep_alive = false;
-    }
-    enum h1_persist persist = !server->keep_alive  ? H1_PERSIST_CLOSE
-                              : server->old_client ? H1_PERSIST_KEEP
-                                                   : H1_PERSIST_DEFAULT;
-    write_head(server, &out, persist);
-}
-
-static void send_body(struct leg *leg, struct slice slice)
-{
-    struct h1_server *server = server_of(leg);
-    if (!slice.n || server->head_request) {
-        slice_drop(&slice);
-        return;
-    }
-    if (server->chunked_out) {
-        char line[H1_CHUNK_LINE_MAX];
-        stream_write(&server->stream, line, h1_write_chunk_line(line, slice.n));
-    }
-    stream_write_slice(&server->stream, slice);
-    if (server->chunked_out)
-        stream_write(&server->stream, "\r\n", 2);
-}
-
-static void write_last_chunk(struct h1_server *server, const struct head *trailers)
-{
-    if (!trailers || !trailers->count) {
-        stream_write(&server->stream, "0\r\n\r\n", 5);
-        return;
-    }
-    stream_write(&server->stream, "0\r\n", 3);
-    char *out = stream_reserve(&server->stream, h1_write_bound(trailers));
-    if (out)
-        stream_commit(&server->stream, h1_write_trailers(out, trailers));
-}
-
-static void send_end(struct leg *leg, const struct head *trailers)
-{
-    struct h1_server *server = server_of(leg);
-    if (server->state == SERVER_TUNNEL) {
-        stream_shutdown(&server->stream);
-        return;
-    }
-    if (server->chunked_out && !server->head_request)
-        write_last_chunk(server, trailers);
-    server->answer = ANSWER_ENDED;
-    loop_task(server->stream.loop, &server->turn);
-}
-
-/* The answer is with the kernel: the exchange may end, the next request may begin. */
-static void on_turn(struct task *task)
-{
-    struct h1_server *server =
-        (struct h1_server *)((char *)task - offsetof(struct h1_server, turn));
-    if (server->state == SERVER_CLOSED || server->stream.pending || server->stream.err)
-        return;
-    if (server->answer == ANSWER_ABORTED) {
-        close_now(server, server->until_close);
-        return;
-    }
-    if (server->answer != ANSWER_ENDED)
-        return;
-    if (server->leg.events)
-        server->leg.events->on_sent(&server->leg);
-    server->leg.events = NULL;
-    if (server->state == SERVER_BODY && server->keep_alive) {
-        server->state = SERVER_DRAIN;
-        touch_body(server);
-        stream_resume(&server->stream);
-        read_drain(server);
-    } else if (server->state != SERVER_CLOSED) {
-        go_on(server);
-    }
-}
-
-/* Behind an answer: the next request, or the end. */
-static void go_on(struct h1_server *server)
-{
-    server->answer = ANSWER_NONE;
-    if (!server->keep_alive || server->closing || server->stream.eof) {
-        linger(server);
-        return;
-    }
-    server->state = SERVER_IDLE;
-    server->lf_seen = false;
-    loop_deadline(server->stream.loop, &server->read_due,
-                  server->ops->config(server)->timeouts.idle);
-    if (server->stream.paused)
-        stream_resume(&server->stream);
-    else if (stream_unread(&server->stream).n)
-        loop_task(server->stream.loop, &server->stream.deliver);
-}
-
-/* ---- what else an exchange asks ---- */
-
-static void leg_pause(struct leg *leg)
-{
-    struct h1_server *server = server_of(leg);
-    stream_pause(&server->stream);
-    if (server->state == SERVER_BODY)
-        deadline_off(&server->read_due);
-}
-
-static void leg_resume(struct leg *leg)
-{
-    struct h1_server *server = server_of(leg);
-    if (server->state == SERVER_BODY)
-        touch_body(server);
-    /* With the request complete there is still its client's end to be seen. */
-    if (server->state >= SERVER_BODY && server->state <= SERVER_TUNNEL)
-        stream_resume(&server->stream);
-}
-
-static void leg_tunnel(struct leg *leg)
-{
-    struct h1_server *server = server_of(leg);
-    server->state = SERVER_TUNNEL;
-    server->chunked_out = false;
-    server->keep_alive = false;
-    deadline_off(&server->read_due);
-    stream_resume(&server->stream);
-    if (server->stream.eof)
-        leg->events->on_end(leg, NULL);
-    else if (stream_unread(&server->stream).n)
-        loop_task(server->stream.loop, &server->stream.deliver);
-}
-
-static void leg_abort(struct leg *leg)
-{
-    struct h1_server *server = server_of(leg);
-    leg->events = NULL;
-    if (server->state == SERVER_CLOSED)
-        return;
-    server->keep_alive = false;
-    server->answer = ANSWER_ABORTED;
-    stream_pause(&server->stream);
-    loop_task(server->stream.loop, &server->turn);
-}
-
-static size_t leg_pending(const struct leg *leg)
-{
-    return ((const struct h1_server *)((const char *)leg - offsetof(struct h1_server, leg)))
-        ->stream.pending;
-}
-
-static void leg_release(struct leg *leg)
-{
-    struct h1_server *server = server_of(leg);
-    leg->events = NULL;
-    if (server->state != SERVER_TUNNEL)
-        return; /* the turn goes on behind on_sent */
-    server->answer = ANSWER_ENDED;
-    loop_task(server->stream.loop, &server->turn);
-}
-
-static const struct leg_ops leg_ops = {
-    .send_head = send_head,
-    .send_body = send_body,
-    .send_end = send_end,
-    .pause = leg_pause,
-    .resume = leg_resume,
-    .tunnel = leg_tunnel,
-    .abort = leg_abort,
-    .pending = leg_pending,
-    .release = leg_release,
-};
 
 int h1_server_open(struct h1_server *server, struct loop *loop, int fd,
                    const struct h1_server_ops *ops, void *owner)
 {
-    *server = (struct h1_server){.ops = ops, .owner = owner, .leg.ops = &leg_ops};
-    server->turn.run = on_turn;
+    *server = (struct h1_server){.ops = ops, .owner = owner, .leg.ops = &h1_server_leg_ops};
+    server->turn.run = h1_server_on_turn;
     deadline_init(&server->read_due, on_read_due);
     deadline_init(&server->write_due, on_write_due);
     int rc = stream_open(&server->stream, loop, fd, false, &stream_ops);
@@ -687,10 +464,10 @@ void h1_server_drain(struct h1_server *server)
 {
     server->closing = true;
     if (server->state == SERVER_IDLE)
-        close_now(server, false);
+        h1_server_close_now(server, false);
 }
 
 void h1_server_close(struct h1_server *server)
 {
-    gone(server, R_CLIENT_ABORT, 0);
+    h1_server_gone(server, R_CLIENT_ABORT, 0);
 }
