@@ -105,10 +105,21 @@ static bool take_final(struct h1_client *client, struct head *head)
     return client->state == CLIENT_BODY;
 }
 
+/* A tunnel only to what the request asked for (RFC 9110 7.8). */
+static bool was_asked_for(const struct h1_client *client, struct str protocol)
+{
+    struct str rest = client->upgrade, asked;
+    while (protocol.n && str_next_token(&rest, &asked))
+        if (str_eq_nocase(asked, protocol))
+            return true;
+    return false;
+}
+
 static bool take_interim(struct h1_client *client, struct head *head)
 {
     if (++client->interims > INTERIM_MAX ||
-        (head->status == 101 && (!client->upgrade || !client->request_ended))) {
+        (head->status == 101 &&
+         (!client->request_ended || !was_asked_for(client, head->upgrade)))) {
         gone(client, R_UPSTREAM_PROTOCOL, 0, 0);
         return false;
     }
@@ -337,6 +348,8 @@ static void on_pending(struct stream *stream)
 static void on_drained(struct stream *stream)
 {
     struct h1_client *client = client_of_stream(stream);
+    if (client->state == CLIENT_HEAD)
+        touch(client);
     if (client->leg.events && (!client->request_ended || client->state == CLIENT_TUNNEL))
         client->leg.events->on_room(&client->leg);
 }
@@ -359,7 +372,10 @@ static void on_due(struct deadline *deadline)
         gone(client, R_UPSTREAM_TIMEOUT_CONNECT, ETIMEDOUT, 0);
         break;
     case CLIENT_HEAD:
-        gone(client, R_UPSTREAM_TIMEOUT_RESPONSE, ETIMEDOUT, 0);
+        if (client->request_ended || client->stream.pending)
+            gone(client, R_UPSTREAM_TIMEOUT_RESPONSE, ETIMEDOUT, 0);
+        else
+            touch(client); /* the server waits for us, and we for who sends the request */
         break;
     case CLIENT_BODY:
         if (!client->stream.paused) /* else it is we who make it wait */
@@ -381,13 +397,13 @@ static void send_head(struct leg *leg, const struct head *head)
 {
     struct h1_client *client = client_of(leg);
     client->method = head->method;
-    client->upgrade = head->upgrade.p != NULL;
+    client->upgrade = head->upgrade;
     client->chunked_out = head->framing == FRAMING_CHUNKED;
     char *out = stream_reserve(&client->stream, h1_write_bound(head));
     if (!out)
         return;
-    size_t n =
-        h1_write_request(out, head, client->upgrade ? H1_PERSIST_UPGRADE : H1_PERSIST_DEFAULT);
+    size_t n = h1_write_request(out, head,
+                                client->upgrade.p ? H1_PERSIST_UPGRADE : H1_PERSIST_DEFAULT);
     if (n)
         stream_commit(&client->stream, n);
     touch(client);
@@ -417,6 +433,8 @@ static void send_end(struct leg *leg, const struct head *trailers)
         return;
     }
     client->request_ended = true;
+    if (client->state == CLIENT_HEAD)
+        touch(client);
     if (!client->chunked_out)
         return;
     if (!trailers || !trailers->count) {

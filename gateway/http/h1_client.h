@@ -52,7 +52,7 @@ struct h1_client {
     enum method method; /* of the request under way */
     bool request_ended; /* sent to its end */
     bool keep_alive;    /* the answer lets the connection live */
-    bool upgrade;       /* the request asked for one */
+    struct str upgrade; /* what the request asked for; .p NULL: nothing */
     bool chunked_in, chunked_out, until_close;
     bool fresh; /* the owner's: it was opened for who has it, and never idle before */
     uint8_t interims;

@@ -4,7 +4,8 @@
 
 #define LINGER_MAX      (1024u * 1024)
 #define LINGER_MS       2000
-#define PROBE_MS        300 /* from a client's FIN to asking whether it is still there */
+#define PROBE_MS        300  /* from a client's FIN to asking whether it is still there */
+#define LAST_CALL_MS    1000 /* for the first request of a connection that is to close */
 #define PROBE_ANSWER_MS 200
 #define TRAILERS_MAX    8192
 #define FIELD_SPARE     16 /* fields that forwarding may add without asking for room */
@@ -463,7 +464,13 @@ int h1_server_open(struct h1_server *server, struct loop *loop, int fd,
 void h1_server_drain(struct h1_server *server)
 {
     server->closing = true;
-    if (server->state == SERVER_IDLE)
+    if (server->state != SERVER_IDLE)
+        return;
+    /* A request may be on its way that nobody has read yet: who has just connected is given a
+     * moment, and what has arrived is served. */
+    if (server->requests == 0 || stream_has_news(&server->stream))
+        loop_deadline(server->stream.loop, &server->read_due, LAST_CALL_MS);
+    else
         h1_server_close_now(server, false);
 }
 
