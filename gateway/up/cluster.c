@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "up/balance.h"
+#include "up/smooth.h"
 
 #define RING_POINTS 160        /* on the hash ring, for the server of the smallest weight */
 #define RING_MAX    (1u << 17) /* points in all; beyond that each server gets fewer */
@@ -42,46 +43,17 @@ static void slot_give(unsigned slot)
     pthread_mutex_unlock(&slots_lock);
 }
 
-static uint32_t gcd(uint32_t a, uint32_t b)
-{
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Smooth weighted round robin, run once around: each server appears as often as its weight
- * says, spread as evenly as can be. 0 or -ENOMEM by a false return. */
+/* The order in which servers `from` to `to` - 1 take turns. False: no memory. */
 static bool expand(const struct server *servers, uint32_t from, uint32_t to,
                    uint16_t **ret_order, uint32_t *ret_len)
 {
-    uint32_t divisor = 0, total = 0;
+    uint32_t weights[CLUSTER_SERVERS];
     for (uint32_t i = from; i < to; i++)
-        divisor = gcd(servers[i].weight, divisor);
-    for (uint32_t i = from; i < to; i++)
-        total += servers[i].weight / divisor;
-    uint16_t *order = mem_alloc((total ? total : 1) * sizeof(*order));
-    int64_t *current = mem_zalloc((to - from + 1) * sizeof(*current));
-    if (!order || !current) {
-        mem_free(order);
-        mem_free(current);
+        weights[i - from] = servers[i].weight;
+    if (!smooth_order(weights, to - from, ret_order, ret_len))
         return false;
-    }
-    for (uint32_t n = 0; n < total; n++) {
-        uint32_t best = from;
-        for (uint32_t i = from; i < to; i++) {
-            current[i - from] += servers[i].weight / divisor;
-            if (current[i - from] > current[best - from])
-                best = i;
-        }
-        current[best - from] -= total;
-        order[n] = (uint16_t)best;
-    }
-    mem_free(current);
-    *ret_order = order;
-    *ret_len = total;
+    for (uint32_t n = 0; n < *ret_len; n++)
+        (*ret_order)[n] = (uint16_t)((*ret_order)[n] + from);
     return true;
 }
 
