@@ -15,9 +15,8 @@ names = [line.split()[-1].split("@")[0] for line in text.splitlines()]
 if any(re.match(r"_*(asan|tsan|ubsan|sanitizer)_", name) for name in names):
     print("a sanitizer exports its own symbols; POSTERN_RELEASE names no other build")
     sys.exit(SKIPPED)
-# The C library's own business: copies of its variables that the program refers to.
-LIBC = {"stdin", "stdout", "stderr", "environ", "__environ", "_environ", "optarg", "optind",
-        "opterr", "optopt", "program_invocation_name", "program_invocation_short_name",
-        "__progname", "__progname_full"}
+# Copies of a library's variables that the program refers to are the linker's doing.
+copied = {line.split()[4].split("@")[0]
+          for line in run("readelf", "-rW", binary)[1].splitlines() if "_COPY" in line}
 finish([f"{binary}: exports {name}" for name in names
-        if not name.startswith("postern_") and name not in LIBC])
+        if not name.startswith("postern_") and name not in copied])

@@ -5,6 +5,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def key(path, command):
 
 def flags(command):
     """What decides about the meaning of a file: clang need not know gcc's other switches."""
-    return [word for word in command.split() if word.startswith(("-I", "-D", "-std="))]
+    return [word for word in shlex.split(command) if word.startswith(("-I", "-D", "-std="))]
 
 
 def check(path, command):
