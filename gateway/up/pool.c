@@ -195,7 +195,7 @@ static void on_connected(struct h1_client *client)
     client->fresh = true;
     offer(pool, client);
     if (client->state == CLIENT_IDLE)
-        client->fresh = false; /* nobody waited for it */
+        client->fresh = false;            /* nobody waited for it */
     loop_task(pool->loop, &pool->refill); /* it answers again: the floor can be refilled */
     told_warm(pool);
 }
@@ -364,13 +364,13 @@ static void on_refill(struct task *task)
     while (pool->waiting > pool->connecting) {
         struct leg_fault fault = {
             .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
-        int rc = pool->closed ? -ESHUTDOWN : may_open(pool) ? open_one(pool) : -EAGAIN;
+        int rc = pool->closed ? -ESHUTDOWN : may_open(pool) ? open_one(pool) : -EBUSY;
         if (rc == 0)
             continue;
-        if (rc == -EAGAIN && pool->waiting <= WAITERS_MAX)
+        if (rc == -EBUSY && pool->waiting <= WAITERS_MAX)
             break; /* somebody's connection comes back */
-        fault.err = rc == -EAGAIN ? 0 : -rc;
-        if (rc == -EAGAIN)
+        fault.err = rc == -EBUSY ? 0 : -rc;
+        if (rc == -EBUSY)
             fault.reason = R_UPSTREAM_OVERFLOW;
         if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS)
             fault.reason = R_NO_MEMORY;

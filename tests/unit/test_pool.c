@@ -1,0 +1,621 @@
+#include "leg_test.h"
+
+#include "up/pool.h"
+
+/* The scripted server: what it accepted, in order. */
+#define CONNS 64
+static int listening, conns[CONNS];
+static size_t accepted;
+static struct addr addr;
+
+static struct cluster *cluster;
+static struct pool *pool;
+static _Atomic uint64_t opened, reuses, idle, active;
+static unsigned warm_calls;
+
+/* Who asks for connections, and what they hear. */
+struct asker {
+    struct pool_waiter waiter;
+    struct recorder rec;
+    struct h1_client *client;
+    struct leg_fault fault;
+    bool failed, ready;
+};
+static struct asker a, b, c;
+static char order[64]; /* in which askers hear */
+
+static struct asker *asker_of(struct pool_waiter *waiter)
+{
+    return (struct asker *)((char *)waiter - offsetof(struct asker, waiter));
+}
+
+static void note(const struct asker *asker)
+{
+    size_t n = strlen(order);
+    order[n] = asker == &a ? 'a' : asker == &b ? 'b' : 'c';
+    order[n + 1] = '\0';
+}
+
+static void use(struct asker *asker, struct h1_client *client)
+{
+    asker->client = client;
+    recorder_listen(&asker->rec, &client->leg);
+    h1_client_lend(client);
+}
+
+static void on_ready(struct pool_waiter *waiter, struct h1_client *client)
+{
+    struct asker *asker = asker_of(waiter);
+    asker->ready = true;
+    note(asker);
+    use(asker, client);
+}
+
+static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
+{
+    struct asker *asker = asker_of(waiter);
+    assert_false(asker->failed);
+    asker->failed = true;
+    asker->fault = *fault;
+    note(asker);
+}
+
+/* True: a connection was at hand. */
+static bool take(struct asker *asker, bool fresh)
+{
+    asker->ready = asker->failed = false;
+    asker->client = NULL;
+    asker->waiter.on_ready = on_ready;
+    asker->waiter.on_failed = on_failed;
+    loop_enter(&loop);
+    struct h1_client *client = pool_take(pool, fresh, &asker->waiter);
+    assert_false(asker->ready || asker->failed); /* never from inside the call */
+    if (client)
+        use(asker, client);
+    loop_leave(&loop);
+    return client != NULL;
+}
+
+static void release_it(struct recorder *r)
+{
+    struct leg *leg = r->leg;
+    recorder_free_arena(r);
+    leg->ops->release(leg);
+}
+
+static void accept_all(void)
+{
+    int fd;
+    while ((fd = accept_next(listening)) >= 0) {
+        assert_true(accepted < CONNS);
+        conns[accepted++] = fd;
+    }
+}
+
+/* A whole request and answer, after which the connection goes back. */
+static void finish(struct asker *asker, const char *fields)
+{
+    char answer[256], ask[] = "GET /x HTTP/1.1\r\n\r\n", got[64];
+    struct head head = {.minor = 1, .method_text = STR("GET"), .target = STR("/x")};
+    struct leg *leg = &asker->client->leg;
+    size_t which = CONNS;
+    asker->rec.on_end = release_it;
+    asker->rec.log[0] = '\0';
+    loop_enter(&loop);
+    leg->ops->send_head(leg, &head);
+    leg->ops->send_end(leg, NULL);
+    loop_leave(&loop);
+    int n = snprintf(answer, sizeof(answer), "HTTP/1.1 200 \r\n%sContent-Length: 0\r\n\r\n",
+                     fields);
+    while (which == CONNS) { /* the one that the request came to */
+        accept_all();
+        for (size_t i = 0; i < accepted && which == CONNS; i++)
+            if (recv(conns[i], got, sizeof(got), 0) == (ssize_t)strlen(ask))
+                which = i;
+        turn();
+    }
+    feed(conns[which], answer, (size_t)n);
+    UNTIL(strstr(asker->rec.log, "end []"));
+    settle();
+}
+
+static void open_pool(struct cluster_limits limits)
+{
+    struct cluster_server server = {.addr = addr, .weight = 1};
+    struct cluster_spec spec = {.name = "u", .limits = limits};
+    struct pool_counters counters = {&opened, &reuses, &idle, &active};
+    opened = reuses = idle = active = 0;
+    cluster = cluster_new(&spec, &server, 1);
+    pool = pool_new(&loop, cluster, 0, 0, 1, &counters);
+    assert_non_null(pool);
+}
+
+static int set_up(void **state)
+{
+    if (set_up_loop(state))
+        return -1;
+    listening = listen_any(&addr);
+    accepted = 0;
+    warm_calls = 0;
+    order[0] = '\0';
+    memset(&a, 0, sizeof(a));
+    memset(&b, 0, sizeof(b));
+    memset(&c, 0, sizeof(c));
+    return 0;
+}
+
+static void close_pool(void)
+{
+    if (pool)
+        IN_LOOP(pool_close(pool));
+    pool = NULL;
+    settle();
+}
+
+static int tear_down(void **state)
+{
+    struct asker *all[] = {&a, &b, &c};
+    close_pool();
+    for (size_t i = 0; i < 3; i++)
+        if (all[i]->rec.leg)
+            IN_LOOP(recorder_abort(&all[i]->rec));
+    settle();
+    assert_int_equal(cluster->refs, 1); /* the pool's memory is gone */
+    assert_int_equal(cluster->servers[0].down, 0);
+    assert_int_equal(idle, 0);
+    assert_int_equal(active, 0);
+    cluster_unref(cluster);
+    for (size_t i = 0; i < accepted; i++)
+        close(conns[i]);
+    if (listening >= 0)
+        close(listening);
+    return tear_down_loop(state);
+}
+
+static void on_warm(void *arg)
+{
+    assert_ptr_equal(arg, &warm_calls);
+    warm_calls++;
+}
+
+static void warm_up(void)
+{
+    IN_LOOP(pool_warm(pool, on_warm, &warm_calls));
+    UNTIL(warm_calls);
+}
+
+/* ---- warm connections ---- */
+
+static void the_floor_stands_before_it_is_told(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 5, .idle = 8});
+    IN_LOOP(pool_warm(pool, on_warm, &warm_calls));
+    assert_int_equal(warm_calls, 0);
+    UNTIL(warm_calls);
+    assert_int_equal(idle, 5);
+    accept_all();
+    settle();
+    assert_int_equal(accepted, 5);
+    assert_int_equal(warm_calls, 1);
+    assert_true(take(&a, false)); /* the first request opens none */
+    assert_true(pool_is_reused(a.client));
+    finish(&a, "");
+    assert_int_equal(opened, 5);
+    assert_int_equal(reuses, 1);
+}
+
+static void no_floor_is_told_at_once(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8});
+    IN_LOOP(pool_warm(pool, on_warm, &warm_calls));
+    assert_int_equal(warm_calls, 1);
+}
+
+static void a_refusing_server_is_told_too(void **state)
+{
+    (void)state;
+    close(listening);
+    listening = -1;
+    open_pool((struct cluster_limits){.warm = 3, .idle = 8});
+    warm_up();
+    assert_int_equal(idle, 0);
+    assert_true(pool_is_down(pool));
+    assert_int_equal(cluster->servers[0].down, 1);
+    assert_int_equal(warm_calls, 1);
+}
+
+static void the_floor_is_refilled_when_connections_end(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 3, .idle = 8});
+    warm_up();
+    accept_all();
+    close(conns[0]);
+    close(conns[1]);
+    conns[0] = conns[1] = -1;
+    UNTIL((accept_all(), accepted == 5 && idle == 3));
+    assert_int_equal(opened, 5);
+}
+
+static void workers_share_a_servers_limits_out(void **state)
+{
+    (void)state;
+    struct pool_counters counters = {&opened, &reuses, &idle, &active};
+    open_pool((struct cluster_limits){.warm = 5, .idle = 8});
+    struct pool *parts[3];
+    for (unsigned i = 0; i < 3; i++) {
+        parts[i] = pool_new(&loop, cluster, 0, i, 3, &counters);
+        IN_LOOP(pool_warm(parts[i], on_warm, &warm_calls));
+    }
+    UNTIL(warm_calls == 3);
+    assert_int_equal(idle, 5); /* 2, 2 and 1 */
+    for (unsigned i = 0; i < 3; i++)
+        IN_LOOP(pool_close(parts[i]));
+    settle();
+}
+
+/* ---- lending ---- */
+
+static void the_most_recently_used_comes_first(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 2, .idle = 8});
+    warm_up();
+    assert_true(take(&a, false));
+    assert_true(take(&b, false));
+    struct h1_client *hot = a.client;
+    finish(&b, "");
+    finish(&a, "");
+    assert_true(take(&c, false));
+    assert_ptr_equal(c.client, hot);
+}
+
+static void one_is_opened_for_who_finds_none(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8});
+    assert_false(take(&a, false));
+    UNTIL(a.ready);
+    assert_false(pool_is_reused(a.client));
+    assert_int_equal(active, 1);
+    finish(&a, "");
+    assert_int_equal(idle, 1);
+    assert_true(take(&a, false));
+    assert_true(pool_is_reused(a.client));
+    assert_false(take(&b, true)); /* fresh: the idle ones are not trusted */
+    UNTIL(b.ready);
+    assert_false(pool_is_reused(b.client));
+    assert_int_equal(opened, 2);
+}
+
+static void no_more_than_so_many_stay_idle(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 1});
+    take(&a, false);
+    take(&b, false);
+    UNTIL(a.ready && b.ready);
+    finish(&a, "");
+    finish(&b, "");
+    assert_int_equal(idle, 1);
+    assert_int_equal(opened, 2);
+}
+
+static void who_waits_at_the_limit_is_served_in_turn(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8, .connections = 1});
+    take(&a, false);
+    UNTIL(a.ready);
+    assert_false(take(&b, false));
+    assert_false(take(&c, false));
+    settle();
+    assert_string_equal(order, "a");
+    finish(&a, "");
+    assert_string_equal(order, "ab");
+    assert_ptr_equal(b.client, a.client); /* the same connection, handed on */
+    finish(&b, "Connection: close\r\n");
+    UNTIL(c.ready); /* a new one in place of the closed one */
+    assert_int_equal(opened, 2);
+    finish(&c, "");
+    assert_string_equal(order, "abc");
+}
+
+static void who_gave_up_waiting_hears_nothing(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8, .connections = 1});
+    take(&a, false);
+    UNTIL(a.ready);
+    take(&b, false);
+    take(&c, false);
+    pool_cancel(&b.waiter);
+    pool_cancel(&b.waiter); /* harmless */
+    finish(&a, "");
+    assert_string_equal(order, "ac");
+    take(&b, false); /* behind the last, whose place it had cut */
+    finish(&c, "");
+    assert_string_equal(order, "acb");
+}
+
+static void waiting_has_an_end(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8, .connections = 1, .connect = 20});
+    take(&a, false);
+    UNTIL(a.ready);
+    take(&b, false);
+    UNTIL(b.failed);
+    assert_int_equal(b.fault.reason, R_UPSTREAM_OVERFLOW);
+    assert_int_equal(b.fault.limit, 1);
+    assert_true(b.fault.untouched && b.fault.silent);
+}
+
+static void an_aborted_request_never_comes_back(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8});
+    take(&a, false);
+    UNTIL(a.ready);
+    IN_LOOP(recorder_abort(&a.rec));
+    settle();
+    assert_int_equal(idle, 0);
+    assert_int_equal(active, 0);
+}
+
+/* ---- retirement ---- */
+
+static void connections_retire_after_so_many_requests(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8, .requests = 2});
+    take(&a, false);
+    UNTIL(a.ready);
+    finish(&a, "");
+    assert_int_equal(idle, 1);
+    assert_true(take(&a, false));
+    finish(&a, "");
+    assert_int_equal(idle, 0);
+}
+
+static void connections_retire_with_time(void **state)
+{
+    (void)state;
+    static const struct cluster_limits limits[] = {{.idle = 8, .idle_timeout = 20},
+                                                   {.idle = 8, .lifetime = 20}};
+    for (size_t i = 0; i < 2; i++) {
+        open_pool(limits[i]);
+        take(&a, false);
+        UNTIL(a.ready);
+        finish(&a, "");
+        UNTIL(!idle);
+        if (i == 0) {
+            close_pool();
+            cluster_unref(cluster);
+        }
+    }
+}
+
+static void the_servers_word_on_idle_time_is_kept(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8, .idle_timeout = 60000});
+    take(&a, false);
+    UNTIL(a.ready);
+    struct h1_client *client = a.client;
+    finish(&a, "Keep-Alive: timeout=5, max=100\r\n");
+    assert_int_equal(idle, 1);
+    assert_in_range(client->due.at, loop.now + 3000 * NS_PER_MS, loop.now + 4000 * NS_PER_MS);
+}
+
+/* The clock is the loop's, so time can pass in a test: the server closes a connection that
+ * has been idle for `ms`, `at` ms from now. */
+static void hang_up_on(struct h1_client *client, unsigned ms, unsigned at)
+{
+    loop.now = clock_ns() + at * NS_PER_MS;
+    client->idle_at = loop.now - ms * NS_PER_MS;
+    client->stream.eof = true;
+    client->stream.ops->on_eof(&client->stream);
+    loop_leave(&loop);
+    settle();
+    assert_int_equal(idle, 0);
+}
+
+static uint64_t idle_limit(void)
+{
+    take(&a, false);
+    UNTIL(a.client);
+    struct h1_client *client = a.client;
+    finish(&a, "");
+    assert_int_equal(idle, 1);
+    return (client->due.at - loop.now) / NS_PER_MS;
+}
+
+static void a_server_that_always_hangs_up_is_left_before(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned ms, at;
+        uint64_t limit; /* from then on */
+    } events[] = {
+        {5000, 10000, 60000}, /* once is nothing */
+        {9000, 20000, 60000}, /* another time is nothing either */
+        {9100, 20100, 60000}, /* both at once are one event */
+        {9300, 30000, 8100},  /* about the same again: a habit; nine tenths of the shorter */
+        {500, 40000, 8100},   /* a restart */
+    };
+    open_pool((struct cluster_limits){.idle = 8, .idle_timeout = 60000});
+    assert_in_range(idle_limit(), 59000, 60000);
+    for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
+        assert_ptr_not_equal(a.client, NULL);
+        hang_up_on(a.client, events[i].ms, events[i].at);
+        assert_in_range(idle_limit(), events[i].limit - 1000, events[i].limit);
+    }
+}
+
+/* ---- a server that is down ---- */
+
+static void who_waits_for_a_refusing_server_is_told(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.idle = 8});
+    close(listening);
+    listening = -1;
+    take(&a, false);
+    take(&b, false);
+    UNTIL(a.failed && b.failed);
+    assert_string_equal(order, "ab");
+    assert_int_equal(a.fault.reason, R_UPSTREAM_CONNECT);
+    assert_int_equal(a.fault.err, ECONNREFUSED);
+    assert_true(a.fault.untouched && a.fault.silent);
+    assert_true(pool_is_down(pool));
+}
+
+/* Where connect says EAGAIN: which must not be taken for a limit of ours. */
+static void a_unix_socket_whose_queue_is_full_refuses(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/postern-test-pool-XXXXXX", text[64];
+    int fd, n = 0, fds[16];
+    assert_non_null(mkdtemp(path));
+    snprintf(text, sizeof(text), "unix:%s/s", path);
+    addr = addr_of(text);
+    close(listening);
+    assert_int_equal(sock_listen(&addr, false, &listening), 0);
+    assert_int_equal(listen(listening, 0), 0);
+    while (n < 16 && sock_connect(&addr, &fd) == 0)
+        fds[n++] = fd;
+    assert_true(n < 16);
+    open_pool((struct cluster_limits){.idle = 8});
+    take(&a, false);
+    UNTIL(a.failed);
+    assert_int_equal(a.fault.reason, R_UPSTREAM_CONNECT);
+    assert_int_equal(a.fault.err, EAGAIN);
+    while (n)
+        close(fds[--n]);
+    unlink(addr.un.sun_path);
+    rmdir(path);
+}
+
+static void a_server_that_comes_back_is_warmed_again(void **state)
+{
+    (void)state;
+    int rc;
+    close(listening);
+    open_pool((struct cluster_limits){.warm = 3, .idle = 8});
+    warm_up();
+    assert_int_equal(cluster->servers[0].down, 1);
+    do
+        rc = sock_listen(&addr, false, &listening);
+    while (rc == -EADDRINUSE);
+    assert_int_equal(rc, 0);
+    UNTIL(idle == 3); /* within the back-off */
+    assert_int_equal(cluster->servers[0].down, 0);
+    assert_false(pool_is_down(pool));
+    assert_int_equal(warm_calls, 1);
+}
+
+/* ---- the end of a pool ---- */
+
+static void a_retired_pool_serves_and_keeps_nothing(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 2, .idle = 8});
+    warm_up();
+    IN_LOOP(pool_retire(pool));
+    settle();
+    assert_int_equal(idle, 0);
+    take(&a, false);
+    UNTIL(a.ready);
+    finish(&a, "");
+    assert_int_equal(idle, 0);
+    assert_int_equal(opened, 3);
+}
+
+static void what_is_lent_outlives_the_pool(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 2, .idle = 8, .connections = 2});
+    warm_up();
+    take(&a, false);
+    take(&b, false);
+    take(&c, false); /* waits */
+    close_pool();
+    assert_true(c.failed);
+    assert_int_equal(c.fault.reason, R_UPSTREAM_NONE);
+    assert_int_equal(active, 2);
+    assert_int_equal(cluster->refs, 2);
+    finish(&a, ""); /* ends well, and closes */
+    assert_int_equal(active, 1);
+    assert_int_equal(idle, 0);
+    finish(&b, "");
+    assert_int_equal(cluster->refs, 1);
+}
+
+static void a_pool_may_close_while_it_connects(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 4, .idle = 8});
+    loop_enter(&loop);
+    pool_warm(pool, on_warm, &warm_calls);
+    struct pool *closing = pool;
+    pool = NULL;
+    a.waiter = (struct pool_waiter){.on_ready = on_ready, .on_failed = on_failed};
+    assert_null(pool_take(closing, true, &a.waiter));
+    pool_close(closing);
+    loop_leave(&loop);
+    settle();
+    assert_true(a.failed);
+    assert_int_equal(warm_calls, 0);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    unsigned long nth = 1;
+    open_pool((struct cluster_limits){.idle = 8});
+    for (bool whole = false; !whole; nth++) {
+        assert_true(nth < 50);
+        mem_fail_at(nth);
+        take(&a, true);
+        UNTIL(a.ready || a.failed);
+        mem_fail_at(0);
+        whole = a.ready;
+        if (a.failed)
+            assert_int_equal(a.fault.reason, R_NO_MEMORY);
+    }
+    assert_true(nth > 2);
+}
+
+int main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(the_floor_stands_before_it_is_told),
+        T(no_floor_is_told_at_once),
+        T(a_refusing_server_is_told_too),
+        T(the_floor_is_refilled_when_connections_end),
+        T(workers_share_a_servers_limits_out),
+        T(the_most_recently_used_comes_first),
+        T(one_is_opened_for_who_finds_none),
+        T(no_more_than_so_many_stay_idle),
+        T(who_waits_at_the_limit_is_served_in_turn),
+        T(who_gave_up_waiting_hears_nothing),
+        T(waiting_has_an_end),
+        T(an_aborted_request_never_comes_back),
+        T(connections_retire_after_so_many_requests),
+        T(connections_retire_with_time),
+        T(the_servers_word_on_idle_time_is_kept),
+        T(a_server_that_always_hangs_up_is_left_before),
+        T(who_waits_for_a_refusing_server_is_told),
+        T(a_unix_socket_whose_queue_is_full_refuses),
+        T(a_server_that_comes_back_is_warmed_again),
+        T(a_retired_pool_serves_and_keeps_nothing),
+        T(what_is_lent_outlives_the_pool),
+        T(a_pool_may_close_while_it_connects),
+        T(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}
