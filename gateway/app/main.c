@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <confuse.h>
 #include <event2/event.h>
 #include <jansson.h>
 
@@ -47,7 +46,7 @@ static void print_version(bool all)
 #else
     printf("compiler gcc %s\n", __VERSION__);
 #endif
-    printf("libevent %s\nlibconfuse %s\njansson %s\n", event_get_version(), confuse_version,
+    printf("libevent %s\nlibconfuse %s\njansson %s\n", event_get_version(), POSTERN_CONFUSE,
            jansson_version_str());
 }
 

@@ -368,7 +368,9 @@ static int read_field(struct reader *r, struct field *field)
             return 0;
         if (p == field->name.p && (*p == ' ' || *p == '\t'))
             return bad(r, R_BAD_FOLDING, p);
-        return bad(r, *p == '\r' || *p == '\n' ? R_BAD_LINE_ENDING : R_BAD_FIELD_NAME, p);
+        /* a line that ends well and has no colon is a bad name, not a bad ending */
+        bool ends_badly = *p == '\n' || (*p == '\r' && p[1] != '\n');
+        return bad(r, ends_badly ? R_BAD_LINE_ENDING : R_BAD_FIELD_NAME, p);
     }
     do
         p++;
@@ -383,6 +385,7 @@ static int read_field(struct reader *r, struct field *field)
         end--;
     field->value = (struct str){value, (size_t)(end - value)};
     field->id = field_id_of(field->name);
+    field->checked = true;
     r->p = p + 2;
     return 1;
 }

@@ -60,14 +60,16 @@ static char *put_fields(char *out, const struct head *head)
         if (field->id == F_CONTENT_LENGTH || field->id == F_TRANSFER_ENCODING)
             continue;
         /* names that we know are tokens */
-        if (field->id == F_OTHER && !head_is_token(field->name))
+        if (!field->checked && field->id == F_OTHER && !head_is_token(field->name))
             return NULL;
         out = put_name(out, field->name);
         *out++ = ':';
         *out++ = ' ';
-        out = end_line(line, put(out, field->value));
-        if (!out)
+        out = put(out, field->value);
+        if (!field->checked && bytes_text_end(line, out) != out)
             return NULL;
+        *out++ = '\r';
+        *out++ = '\n';
     }
     return out;
 }

@@ -282,12 +282,12 @@ static int append(struct head *head, struct arena *arena, struct field field)
 
 int head_add(struct head *head, struct arena *arena, struct str name, struct str value)
 {
-    return append(head, arena, (struct field){name, value, field_id_of(name)});
+    return append(head, arena, (struct field){name, value, field_id_of(name), false});
 }
 
 int head_add_id(struct head *head, struct arena *arena, enum field_id id, struct str value)
 {
-    return append(head, arena, (struct field){field_names[id], value, id});
+    return append(head, arena, (struct field){field_names[id], value, id, false});
 }
 
 int head_set(struct head *head, struct arena *arena, struct str name, struct str value)

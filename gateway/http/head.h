@@ -54,6 +54,8 @@ enum field_id {
 struct field {
     struct str name, value; /* value without surrounding blanks */
     enum field_id id;
+    /* Name and value were checked where they were read: the writer need not look again. */
+    bool checked;
 };
 
 /* Methods the gateway knows; others pass as M_OTHER. METHODS(X): X(name). */

@@ -15,13 +15,32 @@ static void put_hex(char *out, uint64_t value, unsigned digits)
         out[i] = hex[value & 15];
 }
 
+/* Eight digits at once: the nibbles are spread over the bytes of a word, and each becomes its
+ * digit by adding '0', or what lies between '9' and 'a' on top of it. */
+static void put_hex8(char out[8], uint32_t value)
+{
+    uint64_t x = __builtin_bswap32(value);
+    x = (x << 16 | x) & 0x0000ffff0000ffffull;
+    x = (x << 8 | x) & 0x00ff00ff00ff00ffull;
+    x = (x >> 4 & 0x000f000f000f000full) | (x << 8 & 0x0f000f000f000f00ull);
+    uint64_t over_9 = (x + 0x0606060606060606ull) >> 4 & 0x0101010101010101ull;
+    x += 0x3030303030303030ull + over_9 * ('a' - '9' - 1);
+    memcpy(out, &x, 8);
+}
+
+static void put_hex16(char out[16], uint64_t value)
+{
+    put_hex8(out, (uint32_t)(value >> 32));
+    put_hex8(out + 8, (uint32_t)value);
+}
+
 static struct str new_id(struct exchange *ex)
 {
     char *id = arena_alloc(&ex->arena, ID_LEN);
     if (!id)
         return (struct str){NULL, 0};
-    put_hex(id, context_random(ex->cx), 16);
-    put_hex(id + 16, context_random(ex->cx), 16);
+    put_hex16(id, context_random(ex->cx));
+    put_hex16(id + 16, context_random(ex->cx));
     return (struct str){id, ID_LEN};
 }
 
@@ -302,6 +321,27 @@ struct str forward_cookie(const struct head *head, struct str name)
     return (struct str){NULL, 0};
 }
 
+uint64_t forward_hash(const struct exchange *ex, enum conf_hash_on on, const char *name)
+{
+    const struct field *field;
+    struct str value;
+    switch (on) {
+    case HASH_CLIENT_IP:
+        return balance_hash(ex->client_ip);
+    case HASH_PATH:
+        return balance_hash(ex->path);
+    case HASH_HEADER:
+        field = head_find_name(ex->head, str_of(name));
+        return field ? balance_hash(field->value) : 0;
+    case HASH_COOKIE:
+        value = forward_cookie(ex->head, str_of(name));
+        return value.p ? balance_hash(value) : 0;
+    case HASH_NONE:
+        return 0;
+    }
+    return 0;
+}
+
 /* ---- the request's head ---- */
 
 /* A spelling that some backend takes for one of the fields we vouch for: X_Forwarded_For. */
@@ -379,7 +419,7 @@ static struct str traceparent(struct exchange *ex)
         return field->value;
     ex->trace_is_new = true;
     char parent[16];
-    put_hex(parent, context_random(ex->cx) | 1, 16);
+    put_hex16(parent, context_random(ex->cx) | 1); /* all zeros would not be valid */
     return arena_join(
         &ex->arena,
         (struct str[]){STR("00-"), ex->trace_id, STR("-"), {parent, 16}, STR("-01")}, 5);
