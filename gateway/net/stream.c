@@ -422,13 +422,8 @@ void stream_salvage(struct stream *s)
 {
     while (s->fd >= 0 && !s->paused && !s->eof && make_room(s)) {
         ssize_t n = io_recv(s, s->in->data + s->w, s->in->cap - s->w);
-        if (n < 0)
+        if (n <= 0) /* after a reset the kernel says 0 as after a FIN: it is none */
             return;
-        if (n == 0) {
-            s->eof = true;
-            s->ops->on_eof(s);
-            return;
-        }
         s->w += (uint32_t)n;
         s->read_total += (uint64_t)n;
         s->ops->on_read(s);

@@ -96,7 +96,8 @@ void stream_write(struct stream *stream, const char *p, size_t n); /* copies */
 void stream_write_slice(struct stream *stream, struct slice slice);
 /* The errno that waits on the socket and no event has told yet (a reset behind a FIN), or 0. */
 int stream_pending_error(struct stream *stream);
-/* Behind on_error: reads what the peer sent before, as far as on_read takes it. */
+/* Behind on_error: reads what the peer sent before, as far as on_read takes it. Its end is not
+ * told: what ends in a failure may have been cut. */
 void stream_salvage(struct stream *stream);
 /* Whether there is something to read, a FIN or an error: asks the socket. */
 bool stream_has_news(const struct stream *stream);
