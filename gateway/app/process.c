@@ -65,6 +65,15 @@ void process_remove_pid(const char *path)
         unlink(path);
 }
 
+/* USR1 opens log files anew when root is given up already: they are the user's. */
+static void give_log(const char *path, const struct passwd *user)
+{
+    if (!path || strcmp(path, "-") == 0 || strcmp(path, "off") == 0)
+        return;
+    if (chown(path, user->pw_uid, user->pw_gid) < 0)
+        log_warn("cannot give log %s to user \"%s\": %s", path, user->pw_name, strerror(errno));
+}
+
 int process_drop_root(const struct conf *conf, struct conf_faults *faults)
 {
     if (!conf->user || geteuid() != 0)
@@ -76,6 +85,8 @@ int process_drop_root(const struct conf *conf, struct conf_faults *faults)
               errno ? strerror(errno) : "there is no such user on this system");
         return -1;
     }
+    give_log(conf->error_log.path, user);
+    give_log(conf->access_log.path, user);
     if (initgroups(conf->user, user->pw_gid) < 0 || setgid(user->pw_gid) < 0 ||
         setuid(user->pw_uid) < 0) {
         fault(conf, faults, "cannot become user", conf->user, strerror(errno));
