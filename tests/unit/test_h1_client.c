@@ -189,7 +189,7 @@ static void a_connection_that_takes_too_long_is_told(void **state)
 static void requests_are_framed_as_their_head_says(void **state)
 {
     (void)state;
-    struct field field = {STR("X-Sum"), STR("1"), F_OTHER};
+    struct field field = {.name = STR("X-Sum"), .value = STR("1"), .id = F_OTHER};
     struct head trailers = {.fields = &field, .count = 1, .cap = 1};
     loop_enter(&loop);
     lend();

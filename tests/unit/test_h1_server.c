@@ -206,7 +206,7 @@ static void one_empty_line_before_a_request_is_let_pass(void **state)
 
 static void answer_in_chunks(struct recorder *r)
 {
-    struct field field = {STR("X-Sum"), STR("9"), F_OTHER};
+    struct field field = {.name = STR("X-Sum"), .value = STR("9"), .id = F_OTHER};
     struct head trailers = {.fields = &field, .count = 1, .cap = 1};
     send_status(r->leg, 200, FRAMING_CHUNKED, 0);
     send_text(r->leg, "0123456789abcdef");

@@ -1,0 +1,341 @@
+#include "conf_test.h"
+
+#include "http/h1_parse.h"
+#include "proxy/forward.h"
+
+/* An exchange without connections: a configuration, a head, and who sent it. */
+static struct slab chunks;
+static struct context cx;
+static struct view view;
+static struct peer peer;
+static struct exchange ex;
+static struct head head;
+static struct field fields[48];
+
+#define CONF                                                                                   \
+    "listener \"l\" { listen = \"127.0.0.1:1\" trusted_proxies = {\"10.0.0.0/8\"} }\n"         \
+    "upstream \"u\" { server \"127.0.0.1:2\" {} }\n"
+
+static void begin(const char *route, const char *peer_ip)
+{
+    char text[2048];
+    struct conf_faults faults = {0}, warnings = {0};
+    snprintf(text, sizeof(text), CONF "route \"r\" { upstream = u %s }\n", route);
+    slab_init(&chunks, ARENA_CHUNK, 4);
+    cx = (struct context){.random = {1, 2}};
+    view = (struct view){.snapshot = snapshot_new(conf_of(text), NULL, &faults, &warnings)};
+    assert_non_null(view.snapshot);
+    memset(&peer, 0, sizeof(peer));
+    assert_int_equal(addr_parse_ip(str_of(peer_ip), &peer.addr), 0);
+    peer.ip_len = (uint8_t)strlen(peer_ip);
+    memcpy(peer.ip, peer_ip, peer.ip_len);
+    memset(&ex, 0, sizeof(ex));
+    ex.cx = &cx;
+    ex.view = &view;
+    ex.peer = &peer;
+    ex.client_ip = (struct str){peer.ip, peer.ip_len};
+    ex.cluster = view.snapshot->clusters[0];
+    arena_init(&ex.arena, &chunks);
+}
+
+static void end(void)
+{
+    arena_done(&ex.arena);
+    snapshot_unref(view.snapshot);
+    slab_done(&chunks);
+}
+
+static enum reason identify(const char *request)
+{
+    static const struct h1_limits limits = {4096, 40, 1024};
+    struct h1_fault fault;
+    size_t offset;
+    head = (struct head){.fields = fields, .cap = sizeof(fields) / sizeof(*fields)};
+    if (h1_parse_request(request, strlen(request), &limits, &head, &fault) < 0)
+        fail_msg("the test's request is malformed: %s", reason_texts[fault.reason].name);
+    ex.head = &head;
+    enum reason reason = forward_identify(&ex, &offset);
+    if (!reason)
+        router_find(view.snapshot->router, 0, ex.host, ex.path, head.method_text, &ex.match);
+    return reason;
+}
+
+/* The request as the upstream gets it: its target, then every field, a line each. */
+static const char *forwarded(const char *request)
+{
+    static char out[4096];
+    assert_int_equal(identify(request), R_NONE);
+    assert_non_null(ex.match.route);
+    assert_int_equal(forward_request(&ex), R_NONE);
+    size_t n = (size_t)snprintf(out, sizeof(out), "%.*s\n", (int)head.target.n, head.target.p);
+    for (uint32_t i = 0; i < head.count; i++)
+        n += (size_t)snprintf(out + n, sizeof(out) - n, "%.*s: %.*s\n",
+                              (int)head.fields[i].name.n, head.fields[i].name.p,
+                              (int)head.fields[i].value.n, head.fields[i].value.p);
+    return out;
+}
+
+static void assert_has(const char *text, const char *line)
+{
+    if (!strstr(text, line))
+        fail_msg("\"%s\" is not in:\n%s", line, text);
+}
+
+static void assert_lacks(const char *text, const char *part)
+{
+    if (strcasestr(text, part))
+        fail_msg("\"%s\" is in:\n%s", part, text);
+}
+
+static void assert_str(struct str got, const char *expected)
+{
+    assert_int_equal(got.n, strlen(expected));
+    assert_memory_equal(got.p, expected, got.n);
+}
+
+static void a_strangers_word_about_others_is_dropped(void **state)
+{
+    (void)state;
+    begin("", "192.0.2.7");
+    const char *out = forwarded("GET /a?b HTTP/1.1\r\nHost: H.example:80\r\n"
+                                "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\n"
+                                "X-Forwarded-Host: evil\r\nX_Forwarded_For: 2.2.2.2\r\n"
+                                "X.Request.Id: twin\r\nForwarded: for=3.3.3.3\r\n"
+                                "X-Request-Id: mine\r\nExpect: 100-continue\r\n"
+                                "Accept: x\r\n\r\n");
+    assert_has(out, "/a?b\nHost: H.example:80\nAccept: x\n");
+    assert_has(out, "\nX-Forwarded-For: 192.0.2.7\n");
+    assert_has(out, "\nX-Forwarded-Proto: http\n");
+    assert_has(out, "\nX-Forwarded-Host: H.example:80\n");
+    assert_has(out, "\nVia: 1.1 postern\n");
+    static const char *const gone[] = {"1.1.1.1", "2.2.2.2", "3.3.3.3", "evil",
+                                       "twin",    "mine",    "Expect"};
+    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
+        assert_lacks(out, gone[i]);
+    assert_str(ex.host, "h.example");
+    assert_str(ex.client_ip, "192.0.2.7");
+    assert_int_equal(ex.req_id.n, ID_LEN);
+    end();
+}
+
+static void a_trusted_proxys_word_is_kept(void **state)
+{
+    (void)state;
+    begin("", "10.0.0.1");
+    const char *out = forwarded("GET / HTTP/1.1\r\nHost: h\r\n"
+                                "X-Forwarded-For: 6.6.6.6, 192.0.2.9\r\n"
+                                "X-Forwarded-For: 10.1.2.3\r\n"
+                                "X-Forwarded-Proto: https\r\nX-Request-Id: abc-1\r\n\r\n");
+    assert_has(out, "\nX-Forwarded-For: 6.6.6.6, 192.0.2.9, 10.1.2.3, 10.0.0.1\n");
+    assert_has(out, "\nX-Forwarded-Proto: https\n");
+    assert_has(out, "\nX-Request-Id: abc-1\n");
+    assert_str(ex.client_ip, "192.0.2.9"); /* whom the last trusted hop names */
+    end();
+}
+
+static void who_is_behind_trusted_proxies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *client;
+    } cases[] = {
+        {"192.0.2.9", "192.0.2.9"},
+        {"10.2.2.2, 10.3.3.3", "10.2.2.2"}, /* all trusted: the furthest */
+        {"192.0.2.9, unknown", "10.0.0.1"}, /* beyond what is no address: anybody's word */
+        {"192.0.2.9, unknown, 10.9.9.9", "10.9.9.9"},
+        {"[2001:db8::1]:5000", "2001:db8::1"},
+        {",", "10.0.0.1"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char request[256];
+        begin("", "10.0.0.1");
+        snprintf(request, sizeof(request),
+                 "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: %s\r\n\r\n", cases[i].value);
+        assert_int_equal(identify(request), R_NONE);
+        assert_str(ex.client_ip, cases[i].client);
+        end();
+    }
+}
+
+static void a_trace_is_kept_or_started(void **state)
+{
+    (void)state;
+#define ID "4bf92f3577b34da6a3ce929d0e0e4736"
+    begin("", "192.0.2.7");
+    const char *out = forwarded("GET / HTTP/1.1\r\nHost: h\r\n"
+                                "traceparent: 00-" ID "-00f067aa0ba902b7-01\r\n"
+                                "tracestate: a=b\r\n\r\n");
+    assert_has(out, "00-" ID "-00f067aa0ba902b7-01\n");
+    assert_has(out, "tracestate: a=b\n");
+    assert_str(ex.trace_id, ID);
+    end();
+
+    static const char *const broken[] = {
+        "00-" ID "-0000000000000000-01",
+        "ff-" ID "-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-" ID "-00f067aa0ba902b7-01-x",
+    };
+    for (size_t i = 0; i < sizeof(broken) / sizeof(*broken); i++) {
+        char request[256];
+        begin("", "192.0.2.7");
+        snprintf(request, sizeof(request),
+                 "GET / HTTP/1.1\r\nHost: h\r\ntraceparent: %s\r\ntracestate: a=b\r\n\r\n",
+                 broken[i]);
+        out = forwarded(request);
+        assert_lacks(out, broken[i]);
+        assert_lacks(out, "tracestate"); /* it belongs to the other trace */
+        char mine[64];
+        snprintf(mine, sizeof(mine), "\nTraceparent: 00-%.*s-", ID_LEN, ex.trace_id.p);
+        assert_has(out, mine);
+        end();
+    }
+}
+
+static void hop_by_hop_fields_stay_behind(void **state)
+{
+    (void)state;
+    begin("", "192.0.2.7");
+    const char *out =
+        forwarded("GET / HTTP/1.1\r\nHost: h\r\nConnection: X-Private, close\r\n"
+                  "X-Private: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nA: b\r\n\r\n");
+    assert_has(out, "A: b\n");
+    assert_lacks(out, "Private");
+    assert_lacks(out, "Keep-Alive");
+    assert_lacks(out, "TE:");
+    assert_lacks(out, "Connection");
+    assert_int_equal(identify("GET / HTTP/1.1\r\nHost: h\r\nConnection: Authorization\r\n"
+                              "Authorization: x\r\n\r\n"),
+                     R_BAD_CONNECTION);
+    end();
+}
+
+static void targets_are_rewritten_as_the_route_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *route, *target, *out;
+    } cases[] = {
+        {"", "/a/%7Eb?q=1", "/a/%7Eb?q=1"},
+        {"", "http://other/a?q", "/a?q"},
+        {"", "/a?", "/a?"},
+        {"strip_prefix = \"/api\" path = \"/api/{rest...}\"", "/api/x?q=1", "/x?q=1"},
+        {"strip_prefix = \"/api\" path = \"/api\"", "/api", "/"},
+        {"path = \"/u/{id}\" rewrite = \"/v2/{id}/x\"", "/u/7?q", "/v2/7/x?q"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char request[256], line[128];
+        begin(cases[i].route, "192.0.2.7");
+        snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: other\r\n\r\n",
+                 cases[i].target);
+        snprintf(line, sizeof(line), "%s\nHost: other\n", cases[i].out);
+        const char *out = forwarded(request);
+        if (strncmp(out, line, strlen(line)) != 0)
+            fail_msg("%s gives %s", cases[i].target, out);
+        end();
+    }
+}
+
+static void fields_are_edited_as_the_route_says(void **state)
+{
+    (void)state;
+    begin("path = \"/{name}\" request_headers { set = {\"X-A: {name}-{client_ip}-{host}\"} "
+          "add = {\"X-B: {header:X-In}\"} remove = {\"X-C\"} }\n"
+          "response_headers { set = {\"Server: p\"} remove = {\"X-D\"} }",
+          "192.0.2.7");
+    const char *out = forwarded("GET /n HTTP/1.1\r\nHost: h\r\nX-A: old\r\nX-In: q\tr\r\n"
+                                "x-c: gone\r\nX-B: one\r\n\r\n");
+    assert_has(out, "\nX-A: n-192.0.2.7-h\n");
+    assert_lacks(out, "old");
+    assert_has(out, "\nX-B: one\n");
+    assert_has(out, "\nX-B: q r\n");
+    assert_lacks(out, "gone");
+
+    struct field answer[8] = {{.name = STR("Server"), .value = STR("nginx"), .id = F_SERVER},
+                              {.name = STR("X-D"), .value = STR("1"), .id = F_OTHER},
+                              {.name = STR("X-E"), .value = STR("2"), .id = F_OTHER}};
+    struct head response = {.fields = answer, .count = 3, .cap = 8, .status = 200};
+    assert_int_equal(forward_response(&ex, &response), R_NONE);
+    assert_int_equal(response.count, 2);
+    assert_str(head_find(&response, F_SERVER)->value, "p");
+    end();
+}
+
+static void variables_are_escaped_for_where_they_stand(void **state)
+{
+    (void)state;
+    static const struct {
+        enum escape escape;
+        const char *out;
+    } cases[] = {
+        {ESCAPE_NONE, "[a\"\\<&'>\t%/]"},
+        {ESCAPE_FIELD, "[a\"\\<&'> %/]"},
+        {ESCAPE_JSON, "[a\\u0022\\u005c<&'>\\u0009%/]"},
+        {ESCAPE_HTML, "[a&#34;\\&lt;&amp;&#39;&gt;\t%/]"},
+        {ESCAPE_PATH, "[a%22%5c%3c&'%3e%09%25/]"},
+    };
+    struct template_part parts[] = {
+        {.var = VAR_LITERAL, .text = STR("[")},
+        {.var = VAR_REQUEST_ID},
+        {.var = VAR_LITERAL, .text = STR("]")},
+    };
+    struct template text = {parts, 3};
+    begin("", "192.0.2.7");
+    ex.req_id = STR("a\"\\<&'>\t%/");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        assert_str(forward_expand(&ex, &text, cases[i].escape), cases[i].out);
+    end();
+}
+
+static void cookies_are_found_by_their_whole_name(void **state)
+{
+    (void)state;
+    struct field some[] = {
+        {.name = STR("Cookie"), .value = STR("xid=1; id2=2;id=three ; e="), .id = F_COOKIE},
+        {.name = STR("Cookie"), .value = STR("late=4; id=5"), .id = F_COOKIE}};
+    struct head with = {.fields = some, .count = 2, .cap = 2};
+    assert_str(forward_cookie(&with, STR("id")), "three");
+    assert_str(forward_cookie(&with, STR("late")), "4");
+    assert_str(forward_cookie(&with, STR("e")), "");
+    assert_null(forward_cookie(&with, STR("ID")).p); /* case counts */
+    assert_null(forward_cookie(&with, STR("i")).p);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const char request[] = "GET /n HTTP/1.1\r\nHost: h\r\nX-In: q\r\n\r\n";
+    unsigned long nth = 1;
+    for (bool whole = false; !whole; nth++) {
+        assert_true(nth < 50);
+        begin("path = \"/{name}\" request_headers { set = {\"X-A: {name}{header:X-In}\"} }",
+              "10.0.0.1");
+        mem_fail_at(nth);
+        enum reason reason = identify(request);
+        if (!reason)
+            reason = forward_request(&ex);
+        mem_fail_at(0);
+        whole = !reason;
+        assert_true(whole || reason == R_NO_MEMORY);
+        end();
+    }
+    assert_true(nth > 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_strangers_word_about_others_is_dropped),
+        cmocka_unit_test(a_trusted_proxys_word_is_kept),
+        cmocka_unit_test(who_is_behind_trusted_proxies),
+        cmocka_unit_test(a_trace_is_kept_or_started),
+        cmocka_unit_test(hop_by_hop_fields_stay_behind),
+        cmocka_unit_test(targets_are_rewritten_as_the_route_says),
+        cmocka_unit_test(fields_are_edited_as_the_route_says),
+        cmocka_unit_test(variables_are_escaped_for_where_they_stand),
+        cmocka_unit_test(cookies_are_found_by_their_whole_name),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests_name("forward", tests, NULL, NULL);
+}
