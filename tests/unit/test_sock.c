@@ -104,7 +104,7 @@ static void an_ipv6_port_leaves_ipv4_alone(void **state)
     int rc = sock_listen(&six, false, &fd);
     close(other);
     if (rc == -EAFNOSUPPORT)
-        skip(); /* a machine without IPv6 */
+        return; /* a machine without IPv6 */
     assert_int_equal(rc, 0);
     close(fd);
 }
