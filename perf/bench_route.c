@@ -101,7 +101,7 @@ static double bench_run(const struct bench *bench, unsigned routes, unsigned sha
         uint64_t start = clock_ns();
         for (unsigned i = 0; i < LOOKUPS; i++) {
             router_find(bench->router, 0, STR("api.example.com"), paths[i % PATHS], STR("GET"),
-                        &match);
+                        NULL, &match);
             if (!match.route)
                 exit(EXIT_FAILURE);
         }

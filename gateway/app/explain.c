@@ -7,6 +7,7 @@
 
 struct question {
     struct str method, host, path;
+    struct head head; /* what conditions look at: fields and query */
     bool tls;
     unsigned port; /* 0: the URL names none */
 };
@@ -34,10 +35,37 @@ static size_t span_until(struct str s, const char *stops)
     return n;
 }
 
-/* "GET https://host:port/path?query"; a bare path leaves the host open. */
+/* The lines behind the first: "Name: value". */
+static bool parse_fields(struct str rest, struct arena *arena, struct head *head)
+{
+    while (rest.n) {
+        size_t n = span_until(rest, "\n");
+        struct str line = str_trim((struct str){rest.p, n});
+        rest = (struct str){rest.p + n + (n < rest.n), rest.n - n - (n < rest.n)};
+        if (line.n && line.p[line.n - 1] == '\r')
+            line.n--;
+        if (!line.n)
+            continue;
+        size_t colon = span_until(line, ":");
+        struct str name = {line.p, colon};
+        if (colon == line.n || !head_is_token(name))
+            return false;
+        struct str value = str_trim((struct str){line.p + colon + 1, line.n - colon - 1});
+        if (!head_is_field_value(value) || head_add(head, arena, name, value) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* "GET https://host:port/path?query"; a bare path leaves the host open. Header fields may
+ * follow, each on a line of its own. */
 static bool parse(const char *text, struct arena *arena, struct question *ret)
 {
-    struct str rest = str_of(text);
+    struct str all = str_of(text);
+    size_t line = span_until(all, "\n");
+    struct str rest = {all.p, line};
+    if (!parse_fields((struct str){all.p + line, all.n - line}, arena, &ret->head))
+        return false;
     size_t n = span_until(rest, " ");
     ret->method = (struct str){rest.p, n};
     if (!head_is_token(ret->method) || n == rest.n)
@@ -65,6 +93,10 @@ static bool parse(const char *text, struct arena *arena, struct question *ret)
         *p = ascii_lower(*p);
     ret->host = str_of(host);
     struct str path = {rest.p, span_until(rest, "?#")};
+    if (path.n < rest.n && rest.p[path.n] == '?') {
+        struct str query = {rest.p + path.n + 1, rest.n - path.n - 1};
+        ret->head.query = (struct str){query.p, span_until(query, "#")};
+    }
     unsigned class;
     size_t offset;
     if (!path.n)
@@ -106,7 +138,8 @@ static void print(const struct conf *conf, const struct router *router,
             continue;
         printf("listener \"%s\" (%s:%d)\n", conf->listeners[i].name,
                conf->listeners[i].where.file, conf->listeners[i].where.line);
-        router_explain(router, i, question->host, question->path, question->method, stdout);
+        router_explain(router, i, question->host, question->path, question->method,
+                       &question->head, stdout);
     }
 }
 
@@ -123,7 +156,7 @@ int explain(const struct conf *conf, const char *request)
     if (!parse(request, &arena, &question)) {
         fprintf(stderr,
                 "postern: --explain \"%s\": expected \"METHOD URL\", as in "
-                "\"GET http://example.com/path\"\n",
+                "\"GET http://example.com/path\", header fields on lines behind it\n",
                 request);
     } else if (router) {
         print(conf, router, &question);

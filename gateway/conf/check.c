@@ -120,6 +120,16 @@ static const struct named *find(const struct names *names, const char *text)
     return bsearch(text, names->list, names->count, sizeof(*names->list), compare_text);
 }
 
+static void refer(struct load *load, const struct conf_route *route, const char *upstream,
+                  const struct names *names, size_t *ret_index)
+{
+    const struct named *named = find(names, upstream);
+    if (named)
+        *ret_index = named->order;
+    else
+        fault_reference(load, route, "upstream", upstream, names);
+}
+
 static void check_upstreams(struct load *load, struct names *names)
 {
     struct conf *conf = load->conf;
@@ -129,13 +139,11 @@ static void check_upstreams(struct load *load, struct names *names)
         qsort(names->list, names->count, sizeof(*names->list), compare_named);
     for (size_t i = 0; i < conf->route_count; i++) {
         struct conf_route *route = &conf->routes[i];
-        if (!route->upstream)
-            continue;
-        const struct named *named = find(names, route->upstream);
-        if (named)
-            route->upstream_index = named->order;
-        else
-            fault_reference(load, route, "upstream", route->upstream, names);
+        if (route->upstream)
+            refer(load, route, route->upstream, names, &route->upstream_index);
+        for (size_t k = 0; k < route->split.count; k++)
+            refer(load, route, route->split.shares[k].upstream, names,
+                  &route->split.shares[k].upstream_index);
     }
     names->count = 0;
 }

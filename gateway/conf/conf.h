@@ -37,6 +37,9 @@ struct conf_strs {
     size_t count;
 };
 
+/* How a backend hears who asked, and from which field of trusted proxies we do. Bits. */
+enum conf_forwarded { FORWARDED_X = 1, FORWARDED_RFC7239 = 2 };
+
 struct conf_listener {
     struct conf_where where;
     char *name;
@@ -44,6 +47,8 @@ struct conf_listener {
     size_t addr_count;
     struct addr_range *trusted; /* trusted_proxies */
     size_t trusted_count;
+    unsigned forwarded;  /* enum conf_forwarded bits */
+    bool proxy_protocol; /* every connection begins with a PROXY header */
     struct {
         uint32_t header_bytes, headers, target_bytes;
         uint64_t body_bytes;
@@ -62,7 +67,11 @@ struct conf_server {
     bool backup;
 };
 
-enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH };
+/* What of a request chooses, so that the same client gets the same. */
+enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH, HASH_NONE };
+
+/* Which Host a server gets to see. */
+enum conf_host { HOST_PASS, HOST_UPSTREAM, HOST_NAME };
 
 enum retry_on {
     RETRY_CONNECT = 1,
@@ -81,6 +90,10 @@ struct conf_upstream {
     enum balance balance;
     enum conf_hash_on hash_on;
     char *hash_name; /* the header's or cookie's; NULL otherwise */
+    enum conf_host host;
+    char *host_name; /* with HOST_NAME */
+    unsigned
+        proxy_protocol; /* version of the PROXY header that connections begin with; 0: none */
     struct {
         uint32_t warm, idle, connections, requests;
         uint32_t idle_timeout, lifetime;
@@ -95,7 +108,27 @@ struct conf_upstream {
     } retry;
 };
 
-enum conf_action { ACTION_UPSTREAM, ACTION_RESPOND, ACTION_REDIRECT };
+enum conf_action { ACTION_UPSTREAM, ACTION_SPLIT, ACTION_RESPOND, ACTION_REDIRECT };
+
+#define CONDITIONS 32 /* the most of one route */
+
+enum condition_test { CONDITION_EQUALS, CONDITION_REGEX, CONDITION_PRESENT, CONDITION_ABSENT };
+
+/* One match_header or match_query. */
+struct conf_condition {
+    bool query; /* of a parameter of the query, else of a header field */
+    enum condition_test test;
+    char *name;
+    char *text; /* with equals and regex, as written */
+    void *code; /* with regex: compiled */
+};
+
+struct conf_share { /* one of a split */
+    char *upstream;
+    size_t upstream_index; /* in conf->upstreams */
+    uint32_t weight;
+};
+#define SPLIT_SHARES 64
 
 /* A text with {name} parts, split when loaded. A part is a literal or a variable. */
 enum template_var {
@@ -139,10 +172,20 @@ struct conf_route {
     struct conf_strs methods;       /* none: any */
     char *captures[ROUTE_CAPTURES]; /* names bound by path, in order */
     size_t capture_count;
+    struct conf_condition *conditions; /* all must hold */
+    size_t condition_count;
 
     enum conf_action action;
     char *upstream;
-    size_t upstream_index;   /* in conf->upstreams, with ACTION_UPSTREAM */
+    size_t upstream_index; /* in conf->upstreams, with ACTION_UPSTREAM */
+    struct {
+        struct conf_share *shares;
+        size_t count;
+        uint32_t total;           /* of the weights */
+        enum conf_hash_on sticky; /* HASH_NONE: by turns */
+        char *sticky_name;        /* the header's or cookie's; NULL otherwise */
+        size_t index;             /* among the splits of the file */
+    } split;
     char *strip_prefix;      /* NULL: none */
     struct template rewrite; /* count 0: none */
     struct {
@@ -191,6 +234,7 @@ struct conf {
     size_t upstream_count;
     struct conf_route *routes;
     size_t route_count;
+    size_t split_count;
 };
 
 /* Reads `path` and what it includes. NULL when there were faults (all of them in *faults,
@@ -206,5 +250,7 @@ void conf_dump(const struct conf *conf, FILE *out);
 /* Equal in everything that makes connections and choices differ: such an upstream is
  * adopted by a reload with its counters and warm connections. */
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b);
+/* Equal in name, upstreams and weights: such a split goes on where it stood. */
+bool conf_split_eq(const struct conf_route *a, const struct conf_route *b);
 
 #endif

@@ -117,6 +117,7 @@ static void put_range(FILE *out, const struct addr_range *range)
 
 static void dump_listener(const struct conf_listener *listener, FILE *out)
 {
+    static const char *const forwarded[] = {"x_forwarded", "rfc7239", "both"};
     char text[ADDR_TEXT];
     fputc('\n', out);
     put_title(out, "", "listener", listener->name);
@@ -130,7 +131,9 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
         fputs(i ? ", " : "", out);
         put_range(out, &listener->trusted[i]);
     }
-    fputs("}\n  limits {\n    ", out);
+    fprintf(out, "}\n  forwarded = %s\n  proxy_protocol = %s",
+            forwarded[listener->forwarded - 1], listener->proxy_protocol ? "true" : "false");
+    fputs("\n  limits {\n    ", out);
     put_size(out, "header_bytes", listener->limits.header_bytes);
     fprintf(out, "    headers = %u\n    ", listener->limits.headers);
     put_size(out, "target_bytes", listener->limits.target_bytes);
@@ -144,13 +147,23 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
     fputs("  }\n}\n", out);
 }
 
+static void put_hash_on(FILE *out, const char *name, enum conf_hash_on on, const char *key)
+{
+    static const char *const words[] = {"client_ip", "header:", "cookie:", "path"};
+    fprintf(out, "%s = \"%s%s\"\n", name, words[on], key ? key : "");
+}
+
 static void dump_choice(const struct conf_upstream *upstream, FILE *out)
 {
     static const char *const balances[] = {"round_robin", "least_requests", "two_choices",
                                            "hash"};
-    static const char *const hash_on[] = {"client_ip", "header:", "cookie:", "path"};
-    fprintf(out, "  balance = %s\n  hash_on = \"%s%s\"\n", balances[upstream->balance],
-            hash_on[upstream->hash_on], upstream->hash_name ? upstream->hash_name : "");
+    static const char *const hosts[] = {"pass", "upstream"};
+    static const char *const versions[] = {"off", "v1", "v2"};
+    fprintf(out, "  balance = %s\n", balances[upstream->balance]);
+    put_hash_on(out, "  hash_on", upstream->hash_on, upstream->hash_name);
+    put_option(out, "  host",
+               upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
+    fprintf(out, "  proxy_protocol = %s\n", versions[upstream->proxy_protocol]);
 }
 
 static void dump_retry(const struct conf_upstream *upstream, FILE *out)
@@ -172,6 +185,18 @@ static void dump_retry(const struct conf_upstream *upstream, FILE *out)
     fputs("}\n  }\n}\n", out);
 }
 
+static void dump_pool(const struct conf_upstream *upstream, FILE *out)
+{
+    fprintf(out, "  pool {\n    connections = %u\n", upstream->pool.connections);
+    if (!upstream->proxy_protocol) { /* with it there is nothing else to say */
+        fprintf(out, "    warm = %u\n    idle = %u\n    requests = %u\n", upstream->pool.warm,
+                upstream->pool.idle, upstream->pool.requests);
+        put_time(out, "    idle_timeout", upstream->pool.idle_timeout);
+        put_time(out, "    lifetime", upstream->pool.lifetime);
+    }
+    fputs("  }\n", out);
+}
+
 static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
 {
     fputc('\n', out);
@@ -183,13 +208,8 @@ static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
                 server->backup ? "true" : "false");
     }
     dump_choice(upstream, out);
-    fprintf(out,
-            "  pool {\n    warm = %u\n    idle = %u\n    connections = %u\n    requests = %u\n",
-            upstream->pool.warm, upstream->pool.idle, upstream->pool.connections,
-            upstream->pool.requests);
-    put_time(out, "    idle_timeout", upstream->pool.idle_timeout);
-    put_time(out, "    lifetime", upstream->pool.lifetime);
-    fputs("  }\n  timeouts {\n", out);
+    dump_pool(upstream, out);
+    fputs("  timeouts {\n", out);
     put_time(out, "    connect", upstream->timeouts.connect);
     put_time(out, "    response", upstream->timeouts.response);
     put_time(out, "    idle", upstream->timeouts.idle);
@@ -223,11 +243,43 @@ static void dump_edit(FILE *out, const char *name, const struct conf_edit *edit,
     fputs("  }\n", out);
 }
 
+static void dump_conditions(const struct conf_route *route, FILE *out)
+{
+    for (size_t i = 0; i < route->condition_count; i++) {
+        const struct conf_condition *condition = &route->conditions[i];
+        put_title(out, "  ", condition->query ? "match_query" : "match_header",
+                  condition->name);
+        if (condition->text)
+            put_option(out, condition->test == CONDITION_REGEX ? "    regex" : "    equals",
+                       condition->text);
+        else
+            fprintf(out, "    present = %s\n",
+                    condition->test == CONDITION_PRESENT ? "true" : "false");
+        fputs("  }\n", out);
+    }
+}
+
+static void dump_split(const struct conf_route *route, FILE *out)
+{
+    fputs("  split {\n", out);
+    for (size_t i = 0; i < route->split.count; i++) {
+        fputs("    ", out);
+        put_quoted(out, str_of(route->split.shares[i].upstream));
+        fprintf(out, " = %u\n", route->split.shares[i].weight);
+    }
+    if (route->split.sticky != HASH_NONE)
+        put_hash_on(out, "    sticky", route->split.sticky, route->split.sticky_name);
+    fputs("  }\n", out);
+}
+
 static void dump_action(const struct conf_route *route, FILE *out)
 {
     switch (route->action) {
     case ACTION_UPSTREAM:
         put_option(out, "  upstream", route->upstream);
+        break;
+    case ACTION_SPLIT:
+        dump_split(route, out);
         break;
     case ACTION_RESPOND:
         fprintf(out, "  respond {\n    status = %u\n", route->respond.status);
@@ -256,6 +308,7 @@ static void dump_route(const struct conf_route *route, FILE *out)
     put_list(out, "  host", &route->hosts);
     put_option(out, "  path", route->path);
     put_list(out, "  methods", &route->methods);
+    dump_conditions(route, out);
     dump_action(route, out);
     put_option(out, "  strip_prefix", route->strip_prefix);
     if (route->rewrite.count) {

@@ -37,6 +37,18 @@ static bool rest_eq(const struct conf_upstream *a, const struct conf_upstream *b
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b)
 {
     return text_eq(a->name, b->name) && servers_eq(a, b) && a->balance == b->balance &&
-           a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) && pools_eq(a, b) &&
-           rest_eq(a, b);
+           a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) &&
+           a->proxy_protocol == b->proxy_protocol && pools_eq(a, b) && rest_eq(a, b);
+}
+
+bool conf_split_eq(const struct conf_route *a, const struct conf_route *b)
+{
+    if (a->action != b->action || a->split.count != b->split.count ||
+        !text_eq(a->name, b->name))
+        return false;
+    for (size_t i = 0; i < a->split.count; i++)
+        if (!text_eq(a->split.shares[i].upstream, b->split.shares[i].upstream) ||
+            a->split.shares[i].weight != b->split.shares[i].weight)
+            return false;
+    return true;
 }

@@ -184,6 +184,8 @@ void conf_free(struct conf *conf)
 {
     if (!conf)
         return;
+    for (size_t i = 0; i < conf->route_count; i++)
+        conditions_done(&conf->routes[i]);
     arena_done(&conf->arena);
     slab_done(&conf->chunks);
     mem_free(conf);

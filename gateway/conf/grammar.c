@@ -49,6 +49,8 @@ static cfg_opt_t listener[] = {
     ONE(GRAMMAR_TITLE),
     LIST("listen"),
     LIST("trusted_proxies"),
+    ONE("forwarded"),
+    ONE("proxy_protocol"),
     SECTION("limits", listener_limits),
     SECTION("timeouts", listener_timeouts),
     CFG_END(),
@@ -70,10 +72,16 @@ static cfg_opt_t retry[] = {
 };
 
 static cfg_opt_t upstream[] = {
-    ONE(GRAMMAR_TITLE),      SECTION("server", server),
-    ONE("balance"),          ONE("hash_on"),
-    SECTION("pool", pool),   SECTION("timeouts", upstream_timeouts),
-    SECTION("retry", retry), CFG_END(),
+    ONE(GRAMMAR_TITLE),
+    SECTION("server", server),
+    ONE("balance"),
+    ONE("hash_on"),
+    ONE("host"),
+    ONE("proxy_protocol"),
+    SECTION("pool", pool),
+    SECTION("timeouts", upstream_timeouts),
+    SECTION("retry", retry),
+    CFG_END(),
 };
 
 static cfg_opt_t edit[] = {
@@ -86,13 +94,27 @@ static cfg_opt_t respond[] = {
 
 static cfg_opt_t redirect[] = {ONE(GRAMMAR_PLACE), ONE("status"), ONE("to"), CFG_END()};
 
+static cfg_opt_t split[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("sticky"),
+    LIST(GRAMMAR_PAIRS),
+    CFG_END(),
+};
+
+static cfg_opt_t condition[] = {
+    ONE(GRAMMAR_TITLE), ONE("equals"), ONE("present"), ONE("regex"), CFG_END(),
+};
+
 static cfg_opt_t route[] = {
     ONE(GRAMMAR_TITLE),
     LIST("listener"),
     LIST("host"),
     ONE("path"),
     LIST("methods"),
+    SECTION("match_header", condition),
+    SECTION("match_query", condition),
     ONE("upstream"),
+    SECTION("split", split),
     SECTION("respond", respond),
     SECTION("redirect", redirect),
     ONE("strip_prefix"),

@@ -68,6 +68,15 @@ static void timeouts_compile(struct load *load, cfg_t *sec, struct conf_listener
     value_time(load, sec, "write", 1, DAY_MS, &ret->timeouts.write);
 }
 
+static void forwarded_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
+{
+    static const char *const words[] = {"x_forwarded", "rfc7239", "both", NULL};
+    unsigned word = FORWARDED_X - 1;
+    value_word(load, sec, "forwarded", words, &word);
+    ret->forwarded = word + 1; /* the words stand in the order of the bits */
+    value_bool(load, sec, "proxy_protocol", &ret->proxy_protocol);
+}
+
 void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
 {
     cfg_t *sub;
@@ -82,6 +91,7 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
     ret->path_allow = PATH_ALLOW_DEFAULT;
     listen_compile(load, sec, ret);
     trusted_compile(load, sec, ret);
+    forwarded_compile(load, sec, ret);
     if ((sub = value_section(sec, "limits")))
         limits_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))

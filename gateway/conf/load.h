@@ -36,6 +36,9 @@ struct value {
  * its title (GRAMMAR_TITLE) or only its place (GRAMMAR_PLACE). */
 #define GRAMMAR_TITLE "@title"
 #define GRAMMAR_PLACE "@place"
+/* Stands last in a section where any name may get a value: each comes as two values of this
+ * list, the name and its value. */
+#define GRAMMAR_PAIRS "@pairs"
 extern cfg_opt_t grammar_top[];
 
 /* lex.c: the words of one file. */
@@ -144,7 +147,15 @@ bool address_compile(struct load *load, const char *what, const struct value *va
                      struct addr *ret);
 void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret);
 void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
+/* client_ip, header:NAME, cookie:NAME, or path where `path` says so. */
+void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
+                     enum conf_hash_on *ret_on, char **ret_name);
 void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret);
+/* shares.c: split. */
+void shares_compile(struct load *load, cfg_t *sec, struct conf_route *route);
+/* condition.c: match_header and match_query. */
+void conditions_compile(struct load *load, cfg_t *sec, struct conf_route *route);
+void conditions_done(struct conf_route *route);
 /* respond, redirect, request_headers, response_headers; the route's path is compiled. */
 void answer_compile(struct load *load, cfg_t *sec, struct conf_route *route);
 void edit_compile(struct load *load, cfg_t *sec, struct conf_route *route);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "conf/condition.h"
 #include "conf/pattern.h"
 #include "conf/radix.h"
 
@@ -15,7 +16,8 @@ struct entry {
     const uint64_t *listeners; /* bits; NULL: all */
     uint32_t methods;          /* bits by enum method */
     uint16_t method_count;     /* 0: any */
-    uint16_t capture_count;
+    uint8_t capture_count;
+    uint8_t condition_count;
 };
 
 struct host {
@@ -74,6 +76,7 @@ struct find {
     size_t listener;
     struct str method;
     uint32_t method_bit; /* of a known one; else 0 */
+    const struct head *head;
     const struct entry *found;
     bool wrong_method;
     struct route_match *match; /* where Allow is collected */
@@ -98,12 +101,19 @@ static bool takes_method(const struct entry *entry, const struct find *find)
     return false;
 }
 
+/* Whether what is asked behind host and path holds, but for the method. */
+static bool is_meant(const struct entry *entry, const struct find *find)
+{
+    return is_on_listener(entry, find->listener) &&
+           (!entry->condition_count || conditions_hold(entry->route, find->head));
+}
+
 static bool on_keys_find(struct radix_walk *walk, uint32_t first, uint32_t count)
 {
     struct find *find = (struct find *)walk;
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
-        if (!is_on_listener(entry, find->listener))
+        if (!is_meant(entry, find))
             continue;
         if (takes_method(entry, find)) {
             find->found = entry;
@@ -138,10 +148,57 @@ static bool on_keys_allow(struct radix_walk *walk, uint32_t first, uint32_t coun
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
         const struct conf_strs *methods = &entry->route->methods;
-        for (size_t m = 0; is_on_listener(entry, find->listener) && m < methods->count; m++)
+        bool meant = is_meant(entry, find);
+        for (size_t m = 0; meant && m < methods->count; m++)
             allow_add(find->match, str_of(methods->list[m]));
     }
     return false;
+}
+
+static void explain_split(const struct conf_route *route, FILE *out)
+{
+    static const char *const by[] = {"client_ip", "header:", "cookie:"};
+    fputs("    split:", out);
+    for (size_t i = 0; i < route->split.count; i++)
+        fprintf(out, "%s upstream \"%s\" %u of %u", i ? "," : "",
+                route->split.shares[i].upstream, route->split.shares[i].weight,
+                route->split.total);
+    if (route->split.sticky == HASH_NONE)
+        fputs(", by turns\n", out);
+    else
+        fprintf(out, ", the same for the same %s%s\n", by[route->split.sticky],
+                route->split.sticky_name ? route->split.sticky_name : "");
+}
+
+static void explain_action(const struct conf_route *route, FILE *out)
+{
+    switch (route->action) {
+    case ACTION_UPSTREAM:
+        fprintf(out, "    upstream \"%s\"\n", route->upstream);
+        break;
+    case ACTION_SPLIT:
+        explain_split(route, out);
+        break;
+    case ACTION_RESPOND:
+        fprintf(out, "    answered here with %u\n", route->respond.status);
+        break;
+    case ACTION_REDIRECT:
+        fprintf(out, "    redirected with %u\n", route->redirect.status);
+        break;
+    }
+}
+
+static void explain_taken(const struct conf_route *route, const struct str *captures, FILE *out)
+{
+    for (size_t i = 0; i < route->condition_count; i++) {
+        fputs("    has ", out);
+        condition_put(&route->conditions[i], out);
+        fputc('\n', out);
+    }
+    for (size_t c = 0; c < route->capture_count; c++)
+        fprintf(out, "    {%s} is \"%.*s\"\n", route->captures[c], (int)captures[c].n,
+                captures[c].p);
+    explain_action(route, out);
 }
 
 static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t count)
@@ -150,15 +207,18 @@ static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t co
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
         const struct conf_route *route = entry->route;
+        const struct conf_condition *failed = conditions_failed(route, find->head);
         const char *why = !is_on_listener(entry, find->listener) ? "is not on this listener"
+                          : failed                               ? "asks for more: "
                           : !takes_method(entry, find)           ? "does not take this method"
                                                                  : NULL;
-        fprintf(find->explain, "  route \"%s\" (%s:%d) with path %s %s\n", route->name,
+        fprintf(find->explain, "  route \"%s\" (%s:%d) with path %s %s", route->name,
                 route->where.file, route->where.line, route->path, why ? why : "is taken");
-        for (size_t c = 0; !why && c < route->capture_count; c++)
-            fprintf(find->explain, "    {%s} is \"%.*s\"\n", route->captures[c],
-                    (int)walk->captures[c].n, walk->captures[c].p);
+        if (failed && is_on_listener(entry, find->listener))
+            condition_put(failed, find->explain);
+        fputc('\n', find->explain);
         if (!why) {
+            explain_taken(route, walk->captures, find->explain);
             find->found = entry;
             return true;
         }
@@ -211,13 +271,14 @@ static void find_by_host(struct find *find, struct str host, struct str path)
 
 /* Field by field: the captures need no zeroing, and this is done for each request. */
 static void find_init(struct find *find, const struct router *router, size_t listener,
-                      struct str method)
+                      struct str method, const struct head *head)
 {
     enum method known = method_of(method);
     find->router = router;
     find->listener = listener;
     find->method = method;
     find->method_bit = known == M_OTHER ? 0 : 1u << known;
+    find->head = head;
     find->found = NULL;
     find->wrong_method = false;
     find->match = NULL;
@@ -225,10 +286,10 @@ static void find_init(struct find *find, const struct router *router, size_t lis
 }
 
 void router_find(const struct router *router, size_t listener, struct str host, struct str path,
-                 struct str method, struct route_match *ret)
+                 struct str method, const struct head *head, struct route_match *ret)
 {
     struct find find;
-    find_init(&find, router, listener, method);
+    find_init(&find, router, listener, method, head);
     find.walk.on_keys = on_keys_find;
     find_by_host(&find, host, path);
     ret->route = NULL;
@@ -248,17 +309,17 @@ void router_find(const struct router *router, size_t listener, struct str host, 
 }
 
 void router_explain(const struct router *router, size_t listener, struct str host,
-                    struct str path, struct str method, FILE *out)
+                    struct str path, struct str method, const struct head *head, FILE *out)
 {
     struct find find;
-    find_init(&find, router, listener, method);
+    find_init(&find, router, listener, method, head);
     find.walk.on_keys = on_keys_explain;
     find.explain = out;
     find_by_host(&find, host, path);
     if (find.found)
         return;
     struct route_match match;
-    router_find(router, listener, host, path, method, &match);
+    router_find(router, listener, host, path, method, head, &match);
     if (match.wrong_method)
         fprintf(out, "no route takes this method: 405 with Allow: %s\n", match.allow);
     else
@@ -281,6 +342,11 @@ static int compare_bytes(const char *a, size_t na, const char *b, size_t nb)
     return order ? order : na < nb ? -1 : na > nb;
 }
 
+static unsigned condition_count(const struct entry *entry)
+{
+    return entry->condition_count + (entry->method_count != 0);
+}
+
 static int compare_drafts(const void *a, const void *b)
 {
     const struct draft *x = a, *y = b;
@@ -288,7 +354,7 @@ static int compare_drafts(const void *a, const void *b)
     if (!order)
         order = compare_bytes(x->key.p, x->key.n, y->key.p, y->key.n);
     if (!order) /* the one with more conditions first */
-        order = (x->entry.route->methods.count == 0) - (y->entry.route->methods.count == 0);
+        order = (int)condition_count(&y->entry) - (int)condition_count(&x->entry);
     if (!order)
         order = x->entry.route < y->entry.route ? -1 : x->entry.route > y->entry.route;
     return order;
@@ -337,7 +403,8 @@ static const struct draft *shadow_of(const struct router *router, const struct d
     for (const struct draft *a = b; a-- > drafts && is_same_place(a, b);)
         if (a->entry.route != b->entry.route &&
             has_listeners_of(&a->entry, &b->entry, listener_words(router->conf)) &&
-            has_methods_of(&a->entry.route->methods, &b->entry.route->methods))
+            has_methods_of(&a->entry.route->methods, &b->entry.route->methods) &&
+            conditions_include(a->entry.route, b->entry.route))
             return a;
     return NULL;
 }
@@ -357,7 +424,7 @@ static void check_twins(const struct router *router, const struct draft *drafts,
         const struct conf_route *first = shadow_of(router, drafts, i)->entry.route;
         conf_fault(faults, route->where,
                    "route \"%s\" can never be told apart from route \"%s\" (%s:%d), which "
-                   "takes all requests of its host, path, listeners and methods",
+                   "takes all requests of its host, path, listeners, methods and conditions",
                    route->name, first->name, first->where.file, first->where.line);
     }
 }
@@ -398,7 +465,7 @@ static void make_drafts(struct router *router, struct draft *drafts)
                       listener_bits(router, route,
                                     &router->listener_bits[i * listener_words(conf)]),
                       method_bits(route), (uint16_t)route->methods.count,
-                      (uint16_t)route->capture_count},
+                      (uint8_t)route->capture_count, (uint8_t)route->condition_count},
         };
         key += draft.key.n;
         if (route->hosts.count == 0)

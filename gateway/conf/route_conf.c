@@ -182,31 +182,35 @@ static void backend_only(struct load *load, cfg_t *sec, const struct conf_route 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (value_get(sec, names[i]))
             load_fault(load, value_get(sec, names[i])->line,
-                       "route.%s has no effect with %s, expected upstream", names[i], action);
+                       "route.%s has no effect with %s, expected upstream or split", names[i],
+                       action);
     cfg_t *sub = value_section(sec, "request_headers");
     if (sub)
         load_fault(load, value_line(sub),
-                   "route.request_headers has no effect with %s, expected upstream", action);
+                   "route.request_headers has no effect with %s, expected upstream or split",
+                   action);
 }
 
 static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
 {
     const struct value *upstream = value_get(sec, "upstream");
-    unsigned actions = (upstream != NULL) + (value_section(sec, "respond") != NULL) +
+    cfg_t *split = value_section(sec, "split");
+    unsigned actions = (upstream != NULL) + (split != NULL) +
+                       (value_section(sec, "respond") != NULL) +
                        (value_section(sec, "redirect") != NULL);
+    static const char *const how_many[] = {"none", "one", "two", "three", "all four"};
     if (actions > 1 || (actions == 0 && !load->broken))
-        load_fault(
-            load, value_line(sec),
-            "route \"%s\" has %s of upstream, respond and redirect, expected exactly one",
-            ret->name,
-            actions == 0   ? "none"
-            : actions == 2 ? "two"
-                           : "all three");
+        load_fault(load, value_line(sec),
+                   "route \"%s\" has %s of upstream, split, respond and redirect, expected "
+                   "exactly one",
+                   ret->name, how_many[actions]);
     ret->action = ACTION_UPSTREAM;
     if (upstream)
         ret->upstream = load_copy(load, str_of(upstream->text));
+    if (split)
+        shares_compile(load, split, ret);
     answer_compile(load, sec, ret);
-    if (actions == 1 && ret->action != ACTION_UPSTREAM)
+    if (actions == 1 && (ret->action == ACTION_RESPOND || ret->action == ACTION_REDIRECT))
         backend_only(load, sec, ret);
 }
 
@@ -222,6 +226,7 @@ void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
         return;
     pattern_compile(load, path ? path->line : value_line(sec), ret);
     methods_compile(load, sec, ret);
+    conditions_compile(load, sec, ret);
     action_compile(load, sec, ret);
     strip_compile(load, sec, ret);
     rewrite_compile(load, sec, ret);

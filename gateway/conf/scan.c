@@ -328,6 +328,26 @@ static void assignment(struct scan *scan, const cfg_opt_t *option, int line)
     }
 }
 
+/* "NAME = VALUE" where any name may stand. */
+static void pair(struct scan *scan, const struct token *name)
+{
+    if (!take_mark(scan, '=')) {
+        syntax_fault(scan, "\"=\" and a value after each name in", scan->frame->name);
+        return;
+    }
+    size_t text_len = scan->load->text_len, place_count = scan->load->place_count;
+    put_line(scan, name->line);
+    putz(scan, GRAMMAR_PAIRS "+={");
+    put_text(scan, name);
+    putz(scan, ",");
+    if (take_value(scan, &(cfg_opt_t){.name = scan->frame->name})) {
+        putz(scan, "}");
+        return;
+    }
+    scan->load->text_len = text_len;
+    scan->load->place_count = place_count;
+}
+
 static void open_section(struct scan *scan, cfg_opt_t *option, int line)
 {
     bool titled = strcmp(option->subopts[0].name, GRAMMAR_TITLE) == 0;
@@ -382,6 +402,18 @@ static bool is_repeated(struct scan *scan, const cfg_opt_t *option, int line)
     return true;
 }
 
+/* The option of that name; the end of the list when there is none. Where any name may stand,
+ * one in quotation marks is never an option. */
+static cfg_opt_t *find_option(const struct scan *scan, const struct token *name)
+{
+    cfg_opt_t *option = scan->frame->options + 1, *end = option; /* the first is hidden */
+    while (end->name && strcmp(end->name, GRAMMAR_PAIRS) != 0)
+        end++;
+    while (option != end && !str_eq(name->raw, str_of(option->name)))
+        option++;
+    return end->name && name->quote ? end : option;
+}
+
 static void statement(struct scan *scan)
 {
     struct token name = lex_take(scan->lexer);
@@ -389,10 +421,10 @@ static void statement(struct scan *scan)
         include_statement(scan);
         return;
     }
-    cfg_opt_t *option = scan->frame->options + 1; /* the first is hidden */
-    while (option->name && !str_eq(name.raw, str_of(option->name)))
-        option++;
-    if (!option->name)
+    cfg_opt_t *option = find_option(scan, &name);
+    if (option->name && strcmp(option->name, GRAMMAR_PAIRS) == 0)
+        pair(scan, &name);
+    else if (!option->name)
         unknown_option(scan, &name);
     else if (!is_repeated(scan, option, name.line)) {
         if (option->type == CFGT_SEC)

@@ -39,7 +39,8 @@ static bool resolve_all(const struct conf_upstream *up, struct cluster_server *l
             return false;
         }
         for (size_t k = 0; k < n; k++)
-            list[count++] = (struct cluster_server){addrs[k], server->weight, server->backup};
+            list[count++] =
+                (struct cluster_server){addrs[k], server->weight, server->backup, (uint16_t)i};
     }
     *ret_count = count;
     return true;
@@ -52,10 +53,13 @@ static bool same_servers(const struct cluster *cluster, const struct cluster_ser
         return false;
     size_t at = 0; /* clusters keep backups behind the others, each in its order */
     for (int backup = 0; backup < 2; backup++)
-        for (size_t i = 0; i < count; i++)
-            if (list[i].backup == backup &&
-                !addr_eq(&cluster->servers[at++].addr, &list[i].addr))
+        for (size_t i = 0; i < count; i++) {
+            if (list[i].backup != backup)
+                continue;
+            const struct server *server = &cluster->servers[at++];
+            if (server->from != list[i].from || !addr_eq(&server->addr, &list[i].addr))
                 return false;
+        }
     return true;
 }
 
@@ -84,6 +88,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_attempts = up->retry.attempts,
             .retry_budget_permille = up->retry.budget_permille,
             .retry_on = up->retry.on,
+            .proxy_protocol = up->proxy_protocol,
         };
         cluster = cluster_new(&spec, list, count);
         if (!cluster)
@@ -91,6 +96,43 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
     }
     mem_free(list);
     return cluster;
+}
+
+/* An unchanged split goes on where it stood, so that reloads do not favour anybody. Routes
+ * mostly keep their order, so the search begins behind the last one found. */
+static uint64_t split_turn(const struct snapshot *old, const struct conf_route *route,
+                           size_t *at)
+{
+    for (size_t i = 0; old && i < old->conf->route_count; i++) {
+        size_t k = (*at + i) % old->conf->route_count;
+        const struct conf_route *before = &old->conf->routes[k];
+        if (before->action != ACTION_SPLIT || !conf_split_eq(before, route))
+            continue;
+        *at = k + 1;
+        return atomic_load_explicit(&old->splits[before->split.index]->counter,
+                                    memory_order_relaxed);
+    }
+    return 0;
+}
+
+static bool make_splits(struct snapshot *snapshot, const struct snapshot *old)
+{
+    const struct conf *conf = snapshot->conf;
+    size_t at = 0;
+    for (size_t i = 0; i < conf->route_count; i++) {
+        const struct conf_route *route = &conf->routes[i];
+        uint32_t weights[SPLIT_SHARES];
+        if (route->action != ACTION_SPLIT)
+            continue;
+        for (size_t k = 0; k < route->split.count; k++)
+            weights[k] = route->split.shares[k].weight;
+        struct split *split =
+            split_new(weights, (uint32_t)route->split.count, split_turn(old, route, &at));
+        snapshot->splits[route->split.index] = split;
+        if (!split)
+            return false;
+    }
+    return true;
 }
 
 struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
@@ -110,7 +152,9 @@ struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
     snapshot->clusters = mem_zalloc((conf->upstream_count + 1) * sizeof(struct cluster *));
     snapshot->route_names = mem_zalloc((conf->route_count + 1) * sizeof(unsigned));
     snapshot->listener_names = mem_zalloc((conf->listener_count + 1) * sizeof(unsigned));
-    if (!snapshot->clusters || !snapshot->route_names || !snapshot->listener_names) {
+    snapshot->splits = mem_zalloc((conf->split_count + 1) * sizeof(struct split *));
+    if (!snapshot->clusters || !snapshot->route_names || !snapshot->listener_names ||
+        !snapshot->splits || !make_splits(snapshot, old)) {
         conf_fault(faults, where, MEMORY_FAULT);
     } else {
         for (size_t i = 0; i < conf->upstream_count; i++)
@@ -137,6 +181,9 @@ void snapshot_unref(struct snapshot *snapshot)
         return;
     for (size_t i = 0; snapshot->clusters && i < snapshot->conf->upstream_count; i++)
         cluster_unref(snapshot->clusters[i]);
+    for (size_t i = 0; snapshot->splits && i < snapshot->conf->split_count; i++)
+        split_free(snapshot->splits[i]);
+    mem_free(snapshot->splits);
     router_free(snapshot->router);
     mem_free(snapshot->clusters);
     mem_free(snapshot->route_names);

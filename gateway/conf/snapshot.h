@@ -10,6 +10,7 @@
 
 #include "conf/conf.h"
 #include "conf/route.h"
+#include "up/split.h"
 
 struct snapshot {
     _Atomic uint32_t refs;
@@ -17,6 +18,7 @@ struct snapshot {
     struct conf *conf;
     struct router *router;
     struct cluster **clusters; /* as conf->upstreams */
+    struct split **splits;     /* by split.index of their routes */
     unsigned *route_names;     /* what stands for them in the metrics: as conf->routes */
     unsigned *listener_names;  /* as conf->listeners */
 };

@@ -63,34 +63,68 @@ static void servers_compile(struct load *load, cfg_t *sec, struct conf_upstream 
                    ret->name);
 }
 
-static void hash_on_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
+                     enum conf_hash_on *ret_on, char **ret_name)
 {
-    const struct value *value = value_get(sec, "hash_on");
+    const struct value *value = value_get(sec, name);
     if (!value)
         return;
-    struct str text = str_of(value->text), name = {0};
+    struct str text = str_of(value->text), key = {0};
     if (str_eq(text, STR("client_ip"))) {
-        ret->hash_on = HASH_CLIENT_IP;
+        *ret_on = HASH_CLIENT_IP;
         return;
     }
-    if (str_eq(text, STR("path"))) {
-        ret->hash_on = HASH_PATH;
+    if (path && str_eq(text, STR("path"))) {
+        *ret_on = HASH_PATH;
         return;
     }
-    if (text.n > 7 && memcmp(text.p, "header:", 7) == 0) {
-        ret->hash_on = HASH_HEADER;
-        name = (struct str){text.p + 7, text.n - 7};
-    } else if (text.n > 7 && memcmp(text.p, "cookie:", 7) == 0) {
-        ret->hash_on = HASH_COOKIE;
-        name = (struct str){text.p + 7, text.n - 7};
-    }
-    if (!name.p || !head_is_token(name))
-        load_fault(
-            load, value->line,
-            "upstream.hash_on is %s, expected client_ip, header:NAME, cookie:NAME or path",
-            text.n ? text.p : "empty");
+    if (text.n > 7 && memcmp(text.p, "header:", 7) == 0)
+        *ret_on = HASH_HEADER;
+    else if (text.n > 7 && memcmp(text.p, "cookie:", 7) == 0)
+        *ret_on = HASH_COOKIE;
+    if (text.n > 7 && text.p[6] == ':')
+        key = (struct str){text.p + 7, text.n - 7};
+    if ((*ret_on != HASH_HEADER && *ret_on != HASH_COOKIE) || !head_is_token(key))
+        load_fault(load, value->line, "%s.%s is %s, expected client_ip, header:NAME%s",
+                   sec->name, name, text.n ? text.p : "empty",
+                   path ? ", cookie:NAME or path" : " or cookie:NAME");
     else
-        ret->hash_name = load_copy(load, name);
+        *ret_name = load_copy(load, key);
+}
+
+/* Host as the server gets it: what the client said, the server's own name, or a fixed one. */
+static void host_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    const struct value *value = value_get(sec, "host");
+    if (!value || strcmp(value->text, "pass") == 0)
+        return;
+    ret->host = strcmp(value->text, "upstream") == 0 ? HOST_UPSTREAM : HOST_NAME;
+    if (ret->host == HOST_UPSTREAM)
+        return;
+    ret->host_name = load_copy(load, str_of(value->text));
+    if (!head_is_authority(str_of(value->text)))
+        load_fault(load, value->line,
+                   "upstream.host is %s, expected pass, upstream, or a HOST or HOST:PORT",
+                   value->text[0] ? value->text : "empty");
+}
+
+/* A connection that says whose it is can serve nobody else: it is opened for one request. */
+static void proxy_protocol_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    static const char *const words[] = {"off", "v1", "v2", NULL};
+    static const char *const idle[] = {"warm", "idle", "idle_timeout", "lifetime", "requests"};
+    value_word(load, sec, "proxy_protocol", words, &ret->proxy_protocol);
+    if (!ret->proxy_protocol)
+        return;
+    cfg_t *sub = value_section(sec, "pool");
+    for (size_t i = 0; sub && i < sizeof(idle) / sizeof(*idle); i++)
+        if (value_get(sub, idle[i]) && strcmp(value_get(sub, idle[i])->text, "0") != 0)
+            load_fault(load, value_get(sub, idle[i])->line,
+                       "pool.%s has no effect with proxy_protocol, whose connections are not "
+                       "used again",
+                       idle[i]);
+    ret->pool.warm = ret->pool.idle = 0;
+    ret->pool.requests = 1;
 }
 
 static void pool_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
@@ -173,11 +207,13 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     servers_compile(load, sec, ret);
     value_word(load, sec, "balance", balances, &balance);
     ret->balance = (enum balance)balance;
-    hash_on_compile(load, sec, ret);
+    hash_on_compile(load, sec, "hash_on", true, &ret->hash_on, &ret->hash_name);
+    host_compile(load, sec, ret);
     if ((sub = value_section(sec, "pool")))
         pool_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))
         timeouts_compile(load, sub, ret);
     if ((sub = value_section(sec, "retry")))
         retry_compile(load, sub, ret);
+    proxy_protocol_compile(load, sec, ret);
 }

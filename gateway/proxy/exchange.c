@@ -122,10 +122,11 @@ static bool is_too_large(struct exchange *ex, uint64_t bytes)
     return true;
 }
 
-static void go_upstream(struct exchange *ex)
+static void go_upstream(struct exchange *ex, size_t upstream)
 {
     const struct conf_route *route = ex->match.route;
-    ex->cluster = ex->view->snapshot->clusters[route->upstream_index];
+    ex->upstream = &exchange_conf(ex)->upstreams[upstream];
+    ex->cluster = ex->view->snapshot->clusters[upstream];
     ex->fleet = context_fleet(ex->cx, ex->cluster);
     uint32_t total = ex->cluster->limits.total;
     if (route->timeout && (!total || route->timeout < total))
@@ -133,6 +134,13 @@ static void go_upstream(struct exchange *ex)
     if (total)
         loop_deadline(ex->cx->loop, &ex->total, total);
     exchange_choose(ex);
+}
+
+static size_t split_upstream(const struct exchange *ex, const struct conf_route *route)
+{
+    uint64_t hash = forward_hash(ex, route->split.sticky, route->split.sticky_name);
+    uint32_t share = split_pick(ex->view->snapshot->splits[route->split.index], hash);
+    return route->split.shares[share].upstream_index;
 }
 
 void exchange_route(struct exchange *ex)
@@ -144,7 +152,7 @@ void exchange_route(struct exchange *ex)
         return;
     }
     router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path,
-                ex->head->method_text, &ex->match);
+                ex->head->method_text, ex->head, &ex->match);
     const struct conf_route *route = ex->match.route;
     if (!route) {
         refuse(ex, ex->match.wrong_method ? R_ROUTE_METHOD : R_ROUTE_NONE);
@@ -154,7 +162,10 @@ void exchange_route(struct exchange *ex)
         return;
     switch (route->action) {
     case ACTION_UPSTREAM:
-        go_upstream(ex);
+        go_upstream(ex, route->upstream_index);
+        break;
+    case ACTION_SPLIT:
+        go_upstream(ex, split_upstream(ex, route));
         break;
     case ACTION_RESPOND:
         exchange_to(ex, EX_REPLY);

@@ -56,6 +56,7 @@ struct exchange {
     bool trusted;                   /* the peer is a trusted proxy */
     struct route_match match;
 
+    const struct conf_upstream *upstream; /* NULL: none chosen */
     struct cluster *cluster;
     struct fleet *fleet;
     int server;     /* in cluster; -1: none chosen */

@@ -37,28 +37,6 @@ static bool budget_allows(const struct exchange *ex)
 
 /* ---- choosing ---- */
 
-/* The key that a hashing cluster chooses by; 0: the request has none. */
-static uint64_t hash_of(struct exchange *ex)
-{
-    const struct conf_upstream *conf =
-        &exchange_conf(ex)->upstreams[ex->match.route->upstream_index];
-    const struct field *field;
-    struct str value;
-    switch (conf->hash_on) {
-    case HASH_CLIENT_IP:
-        return balance_hash(ex->client_ip);
-    case HASH_PATH:
-        return balance_hash(ex->path);
-    case HASH_HEADER:
-        field = head_find_name(ex->head, str_of(conf->hash_name));
-        return field ? balance_hash(field->value) : 0;
-    case HASH_COOKIE:
-        value = forward_cookie(ex->head, str_of(conf->hash_name));
-        return value.p ? balance_hash(value) : 0;
-    }
-    return 0;
-}
-
 /* A server not yet tried whose last connect did not fail; if there is none, one that did. */
 static int pick(struct exchange *ex)
 {
@@ -81,7 +59,7 @@ static int pick(struct exchange *ex)
 void exchange_choose(struct exchange *ex)
 {
     if (ex->cluster->balance == BALANCE_HASH)
-        ex->hash = hash_of(ex);
+        ex->hash = forward_hash(ex, ex->upstream->hash_on, ex->upstream->hash_name);
     budget_turn(ex->fleet, ex->cx->loop->now);
     ex->fleet->requests[0]++;
     int server = pick(ex);

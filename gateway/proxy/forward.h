@@ -28,6 +28,10 @@ struct str forward_expand(struct exchange *ex, const struct template *text, enum
 /* A cookie's value in the request; .p NULL: it has none of that name. */
 struct str forward_cookie(const struct head *head, struct str name);
 
+/* The hash of what `on` takes from the request; 0: it has none. `name`: the header's or
+ * cookie's. */
+uint64_t forward_hash(const struct exchange *ex, enum conf_hash_on on, const char *name);
+
 /* The route's edits of one side. False: no memory. */
 bool forward_edit(struct exchange *ex, const struct conf_edit *edit, struct head *head);
 

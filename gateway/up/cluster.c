@@ -117,6 +117,7 @@ static void add_servers(struct cluster *cluster, const struct cluster_server *se
         server->addr = servers[i].addr;
         server->weight = servers[i].weight;
         server->backup = backups;
+        server->from = servers[i].from;
         addr_put(server->text, &server->addr);
     }
 }
@@ -137,6 +138,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->retry_attempts = spec->retry_attempts;
     cluster->retry_budget_permille = spec->retry_budget_permille;
     cluster->retry_on = spec->retry_on;
+    cluster->proxy_protocol = spec->proxy_protocol;
     atomic_init(&cluster->refs, 1);
     cluster->name = mem_alloc(strlen(spec->name) + 1);
     cluster->servers = aligned_alloc(CACHE_LINE, (count ? count : 1) * sizeof(struct server));

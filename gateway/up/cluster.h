@@ -20,6 +20,7 @@ struct server {
     char text[ADDR_TEXT]; /* the address, as logs and metrics name it */
     uint32_t weight;
     bool backup;
+    uint16_t from;        /* which of the upstream's servers has this address */
     unsigned metric_name; /* set by whoever counts */
     /* Workers whose last try to connect failed; 0: it is up as far as anybody knows. */
     _Atomic uint32_t down;
@@ -40,6 +41,7 @@ struct cluster_spec {
     struct cluster_limits limits;
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
+    unsigned proxy_protocol;
 };
 
 struct cluster {
@@ -50,6 +52,7 @@ struct cluster {
     struct cluster_limits limits;
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
+    unsigned proxy_protocol; /* version of the PROXY header before each request; 0: none */
 
     struct server *servers; /* primaries first, then backups */
     uint32_t count, primaries;
@@ -71,6 +74,7 @@ struct cluster_server {
     struct addr addr;
     uint32_t weight; /* 1 to 1000 */
     bool backup;
+    uint16_t from; /* which of the upstream's servers has this address */
 };
 
 /* Main thread. NULL: no memory, or more than CLUSTER_SERVERS servers. One reference. */

@@ -20,11 +20,14 @@ static void names_refer_to_something(void **state)
     expect_faults(LISTENER
                   "upstream \"users\" { server \"a:1\" {} }\n"
                   "route \"a\" { path = /a upstream = user }\n"
-                  "route \"b\" { path = /b upstream = nowhere listener = {l, m2345} }\n",
+                  "route \"b\" { path = /b upstream = nowhere listener = {l, m2345} }\n"
+                  "route \"c\" { path = /c split { users = 1 user = 0 } }\n",
                   "t:3: route \"a\" names upstream \"user\", which there is not, did you mean "
                   "\"users\"?\n"
                   "t:4: route \"b\" names upstream \"nowhere\", which there is not\n"
-                  "t:4: route \"b\" names listener \"m2345\", which there is not\n");
+                  "t:4: route \"b\" names listener \"m2345\", which there is not\n"
+                  "t:5: route \"c\" names upstream \"user\", which there is not, did you mean "
+                  "\"users\"?\n");
 }
 
 static void finds_the_upstream_of_each_route(void **state)
@@ -33,7 +36,10 @@ static void finds_the_upstream_of_each_route(void **state)
     struct conf *conf = conf_of(LISTENER "upstream \"z\" { server \"a:1\" {} }\n"
                                          "upstream \"a\" { server \"a:1\" {} }\n"
                                          "route \"1\" { path = /1 upstream = a }\n"
-                                         "route \"2\" { path = /2 upstream = z }\n");
+                                         "route \"2\" { path = /2 upstream = z }\n"
+                                         "route \"3\" { path = /3 split { a = 1 z = 2 } }\n");
+    assert_int_equal(conf->routes[2].split.shares[0].upstream_index, 1);
+    assert_int_equal(conf->routes[2].split.shares[1].upstream_index, 0);
     assert_int_equal(conf->routes[0].upstream_index, 1);
     assert_int_equal(conf->routes[1].upstream_index, 0);
     conf_free(conf);

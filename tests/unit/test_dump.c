@@ -49,6 +49,14 @@ static void is_a_fixed_point_of_loading(void **state)
         "request_headers { set = {\"A: {x} {header:B}\", \"C:\"} add = \"D: {{x}\" }\n"
         "response_headers { remove = {E, F} } access_log = false }\n"
         "route \"b\" { path = \"/s/{x}\" upstream = u strip_prefix = /s }\n",
+        "listener \"l\" { listen = \"unix:/s\" forwarded = both proxy_protocol = true }\n"
+        "upstream \"sticky\" { server \"a:1\" {} host = upstream proxy_protocol = v2 }\n"
+        "upstream \"a b\" { server \"a:1\" {} host = \"h:8\" pool { connections = 3 } }\n"
+        "route \"r\" { match_header X { equals = \"a \\\"b\" } match_header Y { present = "
+        "false }\n"
+        "match_query \"q r\" { regex = '^\\d+$' } match_query z { present = true }\n"
+        "split { \"sticky\" = 0 'a b' = 3 sticky = cookie:c } }\n"
+        "route \"s\" { split { 'a b' = 1 } }\n",
         LISTENER
         "route \"a\" { respond { status = 201 type = \"a/b\"\n"
         "body = '{\"a\": \"$x\\n{{{rest}\"}\n\ttwo' } }\n"
@@ -73,7 +81,11 @@ static void fills_in_the_defaults(void **state)
         "headers = 100",
         "target_bytes = 8k",
         "body_bytes = 10m",
+        "forwarded = x_forwarded",
+        "proxy_protocol = false",
         "balance = round_robin",
+        "host = \"pass\"",
+        "proxy_protocol = off",
         "warm = 1",
         "idle = 64",
         "connections = 1024",
@@ -151,7 +163,7 @@ static void the_reference_shows_options_that_there_are(void **state)
     struct conf_faults faults = {0};
     assert_null(conf_load_text("t", (struct str){text, n}, &faults));
     char *said = faults_text(&faults);
-    static const char *const expected[] = {"has all three of", "respond has both",
+    static const char *const expected[] = {"has all four of", "respond has both",
                                            "route.rewrite uses {id}", "both strip_prefix and",
                                            "admin stands twice"};
     for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++)

@@ -51,6 +51,9 @@ static void differs_in_every_single_thing(void **state)
         {"server \"a:1\" {}", ""},
         {"server \"a:1\" {}", "server \"a:1\" {} server \"c:3\" {}"},
         {"balance = hash", "balance = two_choices"},
+        {"pool { warm = 2 idle = 3 connections = 4 requests = 5 idle_timeout = 6s lifetime = "
+         "7s }",
+         "pool { connections = 4 } proxy_protocol = v1"},
         {"header:X", "cookie:X"},
         {"header:X", "header:Y"},
         {"header:X", "path"},
@@ -81,9 +84,37 @@ static void the_order_of_servers_matters(void **state)
                          "server \"b:2\" { weight = 2 } server \"a:1\" {}"));
 }
 
+static bool split_eq(const char *a, const char *b)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             LISTENER UPSTREAM "upstream \"v\" { server \"a:1\" {} } "
+                               "route %s } route %s path = /x }",
+             a, b);
+    struct conf *conf = conf_of(text);
+    assert_false(conf_split_eq(&conf->routes[0], &conf->routes[1]));
+    conf->routes[1].name = conf->routes[0].name; /* as in two files */
+    bool equal = conf_split_eq(&conf->routes[0], &conf->routes[1]);
+    assert_int_equal(equal, conf_split_eq(&conf->routes[1], &conf->routes[0]));
+    conf_free(conf);
+    return equal;
+}
+
+static void splits_are_equal_by_name_upstreams_and_weights(void **state)
+{
+    (void)state;
+    assert_true(split_eq("r { split { u = 1 v = 2 }", "r2 { split { u = 1 v = 2 }"));
+    assert_true(split_eq("r { split { u = 1 }", "r2 { split { u = 1 sticky = client_ip }"));
+    assert_false(split_eq("r { split { u = 1 v = 2 }", "r2 { split { v = 2 u = 1 }"));
+    assert_false(split_eq("r { split { u = 1 v = 2 }", "r2 { split { u = 1 v = 3 }"));
+    assert_false(split_eq("r { split { u = 1 v = 2 }", "r2 { split { u = 1 }"));
+    assert_false(split_eq("r { split { u = 1 }", "r2 { upstream = u"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(splits_are_equal_by_name_upstreams_and_weights),
         cmocka_unit_test(is_equal_to_itself_whatever_its_lines),
         cmocka_unit_test(differs_in_every_single_thing),
         cmocka_unit_test(the_order_of_servers_matters),

@@ -11,6 +11,8 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(listener->where.line, 1);
     assert_int_equal(listener->addr_count, 1);
     assert_int_equal(listener->trusted_count, 0);
+    assert_int_equal(listener->forwarded, FORWARDED_X);
+    assert_false(listener->proxy_protocol);
     assert_int_equal(listener->limits.header_bytes, 32768);
     assert_int_equal(listener->limits.headers, 100);
     assert_int_equal(listener->limits.target_bytes, 8192);
@@ -95,6 +97,11 @@ static void checks_the_ends_of_every_range(void **state)
         {"timeouts { idle = 25h }", "timeouts.idle is 25h"},
         {"timeouts { write = soon }", "timeouts.write is soon"},
         {"trusted_proxies = {}", NULL},
+        {"forwarded = rfc7239", NULL},
+        {"forwarded = none",
+         "listener.forwarded is none, expected x_forwarded, rfc7239 or both"},
+        {"proxy_protocol = true", NULL},
+        {"proxy_protocol = v2", "listener.proxy_protocol is v2, expected false or true"},
         {"trusted_proxies = {\"10.0.0.0/33\"}", "listener.trusted_proxies has \"10.0.0.0/33\""},
         {"trusted_proxies = {proxy}", "listener.trusted_proxies has \"proxy\""},
     };

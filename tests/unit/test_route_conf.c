@@ -119,9 +119,12 @@ static void has_exactly_one_action(void **state)
 {
     (void)state;
     static const struct option_case cases[] = {
-        {"route \"r\" { }", "route \"r\" has none of upstream, respond and redirect"},
+        {"route \"r\" { }", "route \"r\" has none of upstream, split, respond and redirect"},
         {"route \"r\" { upstream = u respond { } }", "route \"r\" has two of"},
-        {"route \"r\" { upstream = u respond { } redirect { to = / } }", "has all three of"},
+        {"route \"r\" { upstream = u split { u = 1 } }", "route \"r\" has two of"},
+        {"route \"r\" { upstream = u split { u = 1 } respond { } redirect { to = / } }",
+         "has all four of"},
+        {"route \"r\" { upstream = u respond { } redirect { to = / } }", "has three of"},
         {"route \"r\" { respond { } timeout = 1s }",
          "route.timeout has no effect with respond"},
         {"route \"r\" { redirect { to = / } rewrite = / }",

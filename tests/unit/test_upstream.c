@@ -13,6 +13,8 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(upstream->balance, BALANCE_ROUND_ROBIN);
     assert_int_equal(upstream->hash_on, HASH_CLIENT_IP);
     assert_null(upstream->hash_name);
+    assert_int_equal(upstream->host, HOST_PASS);
+    assert_int_equal(upstream->proxy_protocol, 0);
     assert_int_equal(upstream->pool.warm, 1);
     assert_int_equal(upstream->pool.idle, 64);
     assert_int_equal(upstream->pool.connections, 1024);
@@ -100,6 +102,18 @@ static void checks_the_ends_of_every_range(void **state)
         {"hash_on = \"header:\"", "upstream.hash_on is header:, expected"},
         {"hash_on = \"cookie:a b\"", "upstream.hash_on is cookie:a b, expected"},
         {"hash_on = user", "upstream.hash_on is user, expected"},
+        {"host = pass", NULL},
+        {"host = upstream", NULL},
+        {"host = \"inner.example:8080\"", NULL},
+        {"host = \"\"", "upstream.host is empty, expected pass, upstream, or a HOST"},
+        {"host = \"a b\"", "upstream.host is a b, expected pass, upstream, or a HOST"},
+        {"proxy_protocol = off", NULL},
+        {"proxy_protocol = v1 pool { connections = 9 warm = 0 lifetime = 0 }", NULL},
+        {"proxy_protocol = v3", "upstream.proxy_protocol is v3, expected off, v1 or v2"},
+        {"proxy_protocol = v2 pool { idle = 5 }",
+         "pool.idle has no effect with proxy_protocol"},
+        {"proxy_protocol = v2 pool { lifetime = 5s }",
+         "pool.lifetime has no effect with proxy_protocol"},
         {"pool { warm = 64 }", NULL},
         {"pool { warm = 65 }", "pool.warm is 65, expected at most pool.idle, which is 64"},
         {"pool { warm = -1 }", "pool.warm is -1, expected 0 to 65535"},
@@ -169,11 +183,27 @@ static void has_at_most_256_servers(void **state)
     free(text);
 }
 
+static void a_connection_with_a_proxy_header_is_for_one_request(void **state)
+{
+    (void)state;
+    struct conf *conf =
+        conf_of(LISTENER "upstream \"u\" { server \"a:1\" {} host = x proxy_protocol = v1 }");
+    const struct conf_upstream *upstream = &conf->upstreams[0];
+    assert_int_equal(upstream->proxy_protocol, 1);
+    assert_int_equal(upstream->pool.warm, 0);
+    assert_int_equal(upstream->pool.idle, 0);
+    assert_int_equal(upstream->pool.requests, 1);
+    assert_int_equal(upstream->host, HOST_NAME);
+    assert_string_equal(upstream->host_name, "x");
+    conf_free(conf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
         cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(a_connection_with_a_proxy_header_is_for_one_request),
         cmocka_unit_test(a_small_pool_bounds_the_defaults),
         cmocka_unit_test(an_empty_list_retries_nothing),
         cmocka_unit_test(checks_the_ends_of_every_range),
