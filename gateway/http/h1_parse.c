@@ -507,6 +507,7 @@ static int read_fields(struct reader *r, bool (*is_unwanted)(const struct field 
             more = note_field(r, field);
         if (more < 0)
             break;
+        head->present |= 1ull << field->id;
         if (more && field == &beyond)
             return fail_too_many(r, field);
         head->count += (uint32_t)more;

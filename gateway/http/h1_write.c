@@ -18,24 +18,33 @@ size_t h1_write_bound(const struct head *head)
     return n;
 }
 
+/* Most names and values are short: two overlapping words do for them, without a call. */
 static char *put(char *out, struct str s)
 {
-    if (s.n)
-        memcpy(out, s.p, s.n);
-    return out + s.n;
-}
-
-/* Names are short: two overlapping words do for most of them, without a call. */
-static char *put_name(char *out, struct str s)
-{
-    uint64_t head, tail;
-
-    if (s.n < 8 || s.n > 16)
-        return put(out, s);
-    memcpy(&head, s.p, 8);
-    memcpy(&tail, s.p + s.n - 8, 8);
-    memcpy(out, &head, 8);
-    memcpy(out + s.n - 8, &tail, 8);
+    if (s.n > 32 || s.n < 4) {
+        if (s.n)
+            memcpy(out, s.p, s.n);
+    } else if (s.n >= 16) {
+        struct {
+            uint64_t a, b;
+        } head, tail;
+        memcpy(&head, s.p, 16);
+        memcpy(&tail, s.p + s.n - 16, 16);
+        memcpy(out, &head, 16);
+        memcpy(out + s.n - 16, &tail, 16);
+    } else if (s.n >= 8) {
+        uint64_t head, tail;
+        memcpy(&head, s.p, 8);
+        memcpy(&tail, s.p + s.n - 8, 8);
+        memcpy(out, &head, 8);
+        memcpy(out + s.n - 8, &tail, 8);
+    } else {
+        uint32_t head, tail;
+        memcpy(&head, s.p, 4);
+        memcpy(&tail, s.p + s.n - 4, 4);
+        memcpy(out, &head, 4);
+        memcpy(out + s.n - 4, &tail, 4);
+    }
     return out + s.n;
 }
 
@@ -62,7 +71,7 @@ static char *put_fields(char *out, const struct head *head)
         /* names that we know are tokens */
         if (!field->checked && field->id == F_OTHER && !head_is_token(field->name))
             return NULL;
-        out = put_name(out, field->name);
+        out = put(out, field->name);
         *out++ = ':';
         *out++ = ' ';
         out = put(out, field->value);

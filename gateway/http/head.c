@@ -218,6 +218,8 @@ static bool field_is(const struct field *field, enum field_id id, struct str nam
 
 static struct field *find(const struct head *head, enum field_id id, struct str name)
 {
+    if (!(head->present >> id & 1))
+        return NULL;
     for (uint32_t i = 0; i < head->count; i++)
         if (field_is(&head->fields[i], id, name))
             return &head->fields[i];
@@ -228,6 +230,8 @@ static unsigned remove_all(struct head *head, enum field_id id, struct str name)
 {
     uint32_t kept = 0, count = head->count;
 
+    if (!(head->present >> id & 1))
+        return 0;
     for (uint32_t i = 0; i < count; i++)
         if (!field_is(&head->fields[i], id, name))
             head->fields[kept++] = head->fields[i];
@@ -275,8 +279,10 @@ static int make_room(struct head *head, struct arena *arena)
 static int append(struct head *head, struct arena *arena, struct field field)
 {
     int err = make_room(head, arena);
-    if (err == 0)
+    if (err == 0) {
         head->fields[head->count++] = field;
+        head->present |= 1ull << field.id;
+    }
     return err;
 }
 
@@ -338,6 +344,8 @@ enum reason head_strip_hop(struct head *head)
     unsigned named = 0;
     uint32_t kept = 0;
 
+    if (!(head->present & HOP_FIELDS))
+        return R_NONE;
     for (uint32_t i = 0; i < head->count; i++) {
         if (head->fields[i].id != F_CONNECTION)
             continue;

@@ -80,6 +80,7 @@ enum framing {
 struct head {
     struct field *fields;
     uint32_t count, cap; /* cap: room in `fields`, from the arena */
+    uint64_t present;    /* a bit for each field_id that is, or was, among them */
 
     enum framing framing;
     bool has_length; /* Content-Length was there, also on an answer without body (HEAD, 304) */

@@ -118,11 +118,11 @@ static bool is_traceparent(struct str s)
     return memcmp(s.p + 36, "0000000000000000", 16) != 0;
 }
 
+/* Who starts a trace and names the request gives both the same id: one to search for. */
 bool forward_name(struct exchange *ex)
 {
-    ex->req_id = new_id(ex);
-    ex->trace_id = new_id(ex);
-    return ex->req_id.p && ex->trace_id.p;
+    ex->req_id = ex->trace_id = new_id(ex);
+    return ex->req_id.p != NULL;
 }
 
 static bool identify_ids(struct exchange *ex)
@@ -130,13 +130,13 @@ static bool identify_ids(struct exchange *ex)
     const struct field *id = ex->trusted ? head_find(ex->head, F_X_REQUEST_ID) : NULL;
     if (id && id->value.n <= ID_MAX && is_plain(id->value))
         ex->req_id = id->value;
-    else
-        ex->req_id = new_id(ex);
     const struct field *trace = head_find(ex->head, F_TRACEPARENT);
     if (trace && is_traceparent(trace->value))
         ex->trace_id = (struct str){trace->value.p + 3, ID_LEN};
-    else
+    if (!ex->trace_id.p)
         ex->trace_id = new_id(ex);
+    if (!ex->req_id.p)
+        ex->req_id = trace ? new_id(ex) : ex->trace_id;
     return ex->req_id.p && ex->trace_id.p;
 }
 
