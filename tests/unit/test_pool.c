@@ -453,6 +453,14 @@ static void a_server_that_always_hangs_up_is_left_before(void **state)
         hang_up_on(a.client, events[i].ms, events[i].at);
         assert_in_range(idle_limit(), events[i].limit - 1000, events[i].limit);
     }
+    /* It went down: what was learned of it may have been a symptom. */
+    hang_up_on(a.client, 500, 50000);
+    close(listening);
+    take(&b, false);
+    UNTIL(b.failed);
+    while (sock_listen(&addr, false, &listening) < 0)
+        turn();
+    assert_in_range(idle_limit(), 59000, 60000);
 }
 
 /* ---- a server that is down ---- */
