@@ -245,6 +245,8 @@ static void free_all(struct gateway *gw, unsigned count)
     ports_close(&gw->next_ports);
     snapshot_unref(gw->snapshot);
     snapshot_unref(gw->next);
+    resolver_free(gw->names);
+    resolver_free(gw->next_names);
     conf_faults_done(&gw->last.faults);
     for (unsigned i = 0; gw->metrics && i < count; i++)
         metrics_free(gw->metrics[i]);

@@ -27,7 +27,8 @@ struct gateway {
     enum gateway_phase phase;
     struct snapshot *snapshot; /* in force; NULL before the first */
     struct snapshot *next;
-    struct ports ports, next_ports; /* in force; being prepared */
+    struct resolver *names, *next_names; /* of the servers; next_names NULL: they stay */
+    struct ports ports, next_ports;      /* in force; being prepared */
     uint64_t loaded_at_ms;
     struct reload_result last;
 
@@ -37,6 +38,7 @@ struct gateway {
     unsigned started;      /* threads, ended ones too */
     unsigned waiting;      /* workers whose answer to the last letter is awaited */
     bool prepare_failed, reload_again;
+    bool renewing, names_changed; /* `next` has only other addresses; such a one is wanted */
     struct deadline warm_due;
 
     struct admin *admin;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <ares.h>
 #include <event2/event.h>
 #include <jansson.h>
 
@@ -46,8 +47,8 @@ static void print_version(bool all)
 #else
     printf("compiler gcc %s\n", __VERSION__);
 #endif
-    printf("libevent %s\nlibconfuse %s\njansson %s\n", event_get_version(), POSTERN_CONFUSE,
-           jansson_version_str());
+    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\n", event_get_version(),
+           ares_version(NULL), POSTERN_CONFUSE, jansson_version_str());
 }
 
 static void print_faults(const struct conf_faults *faults, const char *kind)
@@ -62,7 +63,10 @@ static struct snapshot *load(const char *file)
 {
     struct conf_faults faults = {0}, warnings = {0};
     struct conf *conf = conf_load(file, &faults);
-    struct snapshot *snapshot = conf ? snapshot_new(conf, NULL, &faults, &warnings) : NULL;
+    struct resolver *names = conf ? snapshot_names(conf, NULL) : NULL;
+    struct snapshot *snapshot =
+        conf ? snapshot_new(conf, NULL, names, &faults, &warnings) : NULL;
+    resolver_free(names);
     print_faults(&faults, "");
     print_faults(&warnings, "warning: ");
     conf_faults_done(&faults);

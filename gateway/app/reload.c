@@ -12,6 +12,15 @@ static void forget_faults(struct gateway *gw)
     gw->last.faults = (struct conf_faults){0};
 }
 
+/* The old addresses stay. */
+static void refuse_names(struct conf_faults *faults)
+{
+    for (size_t i = 0; i < faults->count; i++)
+        log_error("%s:%d: %s; the addresses stay as they are", faults->list[i].where.file,
+                  faults->list[i].where.line, faults->list[i].message);
+    conf_faults_done(faults);
+}
+
 /* The old configuration stays. One line per fault says why. */
 static void refuse(struct gateway *gw, struct conf_faults *faults)
 {
@@ -29,13 +38,18 @@ static void refuse(struct gateway *gw, struct conf_faults *faults)
            faults->list[0].where.line);
 }
 
+static void renew(struct gateway *gw);
+
 static void end_reload(struct gateway *gw)
 {
     if (gw->phase == PHASE_RELOADING)
         gw->phase = PHASE_RUNNING;
+    gw->renewing = false;
     if (gw->reload_again) {
         gw->reload_again = false;
         reload_on_signal(gw);
+    } else if (gw->names_changed) {
+        renew(gw);
     }
 }
 
@@ -47,18 +61,24 @@ static void give_up(struct gateway *gw)
     ports_close(&gw->next_ports);
     snapshot_unref(gw->next);
     gw->next = NULL;
+    resolver_free(gw->next_names);
+    gw->next_names = NULL;
 }
 
 /* ---- step by step ---- */
 
-static void name_all(struct snapshot *snapshot)
+static void name_sections(struct snapshot *snapshot)
 {
     const struct conf *conf = snapshot->conf;
     for (size_t i = 0; i < conf->route_count; i++)
         snapshot->route_names[i] = metrics_name(str_of(conf->routes[i].name));
     for (size_t i = 0; i < conf->listener_count; i++)
         snapshot->listener_names[i] = metrics_name(str_of(conf->listeners[i].name));
-    for (size_t i = 0; i < conf->upstream_count; i++) {
+}
+
+static void name_clusters(struct snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->conf->upstream_count; i++) {
         struct cluster *cluster = snapshot->clusters[i];
         if (cluster->metric_name)
             continue; /* adopted: workers may be reading it */
@@ -122,14 +142,23 @@ static void on_warm_due(struct deadline *deadline)
 int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
 {
     struct conf_faults warnings = {0};
-    gw->next = snapshot_new(conf, gw->snapshot, faults, &warnings);
+    gw->next_names = snapshot_names(conf, gw->names);
+    if (!gw->next_names) {
+        conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory");
+        conf_free(conf);
+        return -1;
+    }
+    gw->next = snapshot_new(conf, gw->snapshot, gw->next_names, faults, &warnings);
     for (size_t i = 0; i < warnings.count; i++)
         log_warn("%s:%d: %s", warnings.list[i].where.file, warnings.list[i].where.line,
                  warnings.list[i].message);
     conf_faults_done(&warnings);
-    if (!gw->next)
+    if (!gw->next) {
+        give_up(gw);
         return -1;
-    name_all(gw->next);
+    }
+    name_sections(gw->next);
+    name_clusters(gw->next);
     if (open_admin(gw, conf, faults) < 0 ||
         ports_open(&gw->next_ports, conf, gw->snapshot ? &gw->ports : NULL, gw->worker_count,
                    faults) < 0) {
@@ -165,32 +194,42 @@ static bool open_logs(const struct conf *conf, struct conf_faults *faults)
     return false;
 }
 
+/* There was a fault, or no memory; nothing has changed. */
+static void fail_switch(struct gateway *gw, struct conf_faults *faults)
+{
+    if (!faults->count)
+        conf_fault(faults, (struct conf_where){gw->path, 0}, "out of memory");
+    for (unsigned i = 0; i < gw->worker_count; i++)
+        worker_forget(&gw->workers[i]);
+    give_up(gw);
+    if (!gw->snapshot) {
+        log_error("cannot start: %s", faults->list[0].message);
+        conf_faults_done(faults);
+        gw->exit_status = 1;
+        gateway_stop(gw, 0);
+        return;
+    }
+    if (gw->renewing)
+        refuse_names(faults);
+    else
+        refuse(gw, faults);
+    end_reload(gw);
+}
+
 /* Every worker is warm: the point of no return. */
 static void switch_all(struct gateway *gw)
 {
     struct conf_faults faults = {0};
     struct worker_port **lists = mem_zalloc(gw->worker_count * sizeof(*lists));
-    bool ok = lists && !gw->prepare_failed && open_logs(gw->next->conf, &faults);
+    bool ok =
+        lists && !gw->prepare_failed && (gw->renewing || open_logs(gw->next->conf, &faults));
     for (unsigned i = 0; ok && i < gw->worker_count; i++) {
         lists[i] = ports_for(&gw->next_ports, i);
         ok = lists[i] != NULL;
     }
     if (!ok) {
-        if (!faults.count)
-            conf_fault(&faults, (struct conf_where){gw->path, 0}, "out of memory");
-        for (unsigned i = 0; i < gw->worker_count; i++)
-            worker_forget(&gw->workers[i]);
-        give_up(gw);
         mem_free(lists);
-        if (gw->snapshot) {
-            refuse(gw, &faults);
-            end_reload(gw);
-        } else {
-            log_error("cannot start: %s", faults.list[0].message);
-            conf_faults_done(&faults);
-            gw->exit_status = 1;
-            gateway_stop(gw, 0);
-        }
+        fail_switch(gw, &faults);
         return;
     }
     log_set_level(gw->next->conf->error_log.level);
@@ -210,6 +249,64 @@ void reload_on_warm(struct gateway *gw, bool failed)
     switch_all(gw);
 }
 
+/* ---- names that come to other addresses: the same configuration, another snapshot ---- */
+
+static void renew(struct gateway *gw)
+{
+    struct conf_faults faults = {0};
+    if (gw->phase != PHASE_RUNNING)
+        return; /* end_reload asks again */
+    gw->names_changed = false;
+    gw->next = snapshot_renew(gw->snapshot, gw->names, &faults);
+    if (gw->next && ports_open(&gw->next_ports, gw->next->conf, &gw->ports, gw->worker_count,
+                               &faults) == 0) {
+        name_clusters(gw->next);
+        gw->phase = PHASE_RELOADING;
+        gw->renewing = true;
+        gw->prepare_failed = false;
+        gw->waiting = gw->worker_count;
+        reload_prepare(gw);
+        return;
+    }
+    give_up(gw);
+    refuse_names(&faults);
+}
+
+static void on_names_changed(void *arg)
+{
+    struct gateway *gw = arg;
+    gw->names_changed = true;
+    renew(gw);
+}
+
+static void on_name_failed(void *arg, const char *host, const char *why, size_t count)
+{
+    (void)arg;
+    log_warn("the name %s cannot be resolved: %s; it keeps the addresses it had (%zu)", host,
+             why, count);
+}
+
+static void on_name_found(void *arg, const char *host, size_t count)
+{
+    (void)arg;
+    log_info("the name %s can be resolved again (%zu)", host, count);
+}
+
+static const struct resolver_ops names_ops = {
+    .on_change = on_names_changed,
+    .on_failed = on_name_failed,
+    .on_found = on_name_found,
+};
+
+static void tell_renewed(const struct snapshot *before, const struct snapshot *now)
+{
+    for (size_t i = 0; i < now->conf->upstream_count; i++)
+        if (before->clusters[i] != now->clusters[i])
+            log_info("upstream \"%s\": its names have changed; %u addresses, before %u",
+                     now->clusters[i]->name, now->clusters[i]->count,
+                     before->clusters[i]->count);
+}
+
 void reload_on_switched(struct gateway *gw)
 {
     if (!gw->next || !gw->waiting || --gw->waiting)
@@ -220,7 +317,18 @@ void reload_on_switched(struct gateway *gw)
     ports_close(&gw->ports);
     gw->ports = gw->next_ports;
     gw->next_ports = (struct ports){0};
+    if (gw->renewing) {
+        tell_renewed(old, gw->snapshot);
+        snapshot_unref(old);
+        end_reload(gw);
+        return;
+    }
     gw->loaded_at_ms = clock_wall_ms();
+    resolver_free(gw->names);
+    gw->names = gw->next_names;
+    gw->next_names = NULL;
+    gw->names_changed = false; /* those were the old one's */
+    resolver_watch(gw->names, &gw->loop, &names_ops, gw);
     if (!old) {
         gateway_started(gw);
         return;

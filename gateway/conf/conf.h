@@ -212,6 +212,8 @@ struct conf {
     bool workers_auto;
     char *user, *pid_file; /* NULL: not given */
     uint32_t drain_timeout;
+    struct addr *resolvers; /* DNS servers; none: the system's */
+    size_t resolver_count;
 
     bool has_admin;
     struct addr admin;

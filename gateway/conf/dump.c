@@ -78,6 +78,15 @@ static void put_template(FILE *out, const char *before, const struct template *t
     free(text);
 }
 
+static void put_addrs(FILE *out, const struct addr *addrs, size_t count)
+{
+    char text[ADDR_TEXT];
+    for (size_t i = 0; i < count; i++) {
+        fputs(i ? ", " : "", out);
+        put_quoted(out, (struct str){text, addr_put(text, &addrs[i])});
+    }
+}
+
 static void dump_process(const struct conf *conf, FILE *out)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
@@ -89,6 +98,11 @@ static void dump_process(const struct conf *conf, FILE *out)
     put_option(out, "user", conf->user);
     put_option(out, "pid_file", conf->pid_file);
     put_time(out, "drain_timeout", conf->drain_timeout);
+    if (conf->resolver_count) {
+        fputs("resolver = {", out);
+        put_addrs(out, conf->resolvers, conf->resolver_count);
+        fputs("}\n", out);
+    }
     if (conf->has_admin) {
         addr_put(text, &conf->admin);
         fputs("\nadmin {\n  ", out);
@@ -118,14 +132,10 @@ static void put_range(FILE *out, const struct addr_range *range)
 static void dump_listener(const struct conf_listener *listener, FILE *out)
 {
     static const char *const forwarded[] = {"x_forwarded", "rfc7239", "both"};
-    char text[ADDR_TEXT];
     fputc('\n', out);
     put_title(out, "", "listener", listener->name);
     fputs("  listen = {", out);
-    for (size_t i = 0; i < listener->addr_count; i++) {
-        fputs(i ? ", " : "", out);
-        put_quoted(out, (struct str){text, addr_put(text, &listener->addrs[i])});
-    }
+    put_addrs(out, listener->addrs, listener->addr_count);
     fputs("}\n  trusted_proxies = {", out);
     for (size_t i = 0; i < listener->trusted_count; i++) {
         fputs(i ? ", " : "", out);

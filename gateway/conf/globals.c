@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include "conf/load.h"
+#include "up/dns.h"
 
 #define WORKERS_MAX 256
 
@@ -27,6 +28,35 @@ static void workers_compile(struct load *load, cfg_t *top)
                    value->text[0] ? value->text : "empty", WORKERS_MAX);
     else
         conf->workers = (uint32_t)number;
+}
+
+/* An address and port of a DNS server; those of a file that is refused may be fewer. */
+static void resolver_compile(struct load *load, cfg_t *top)
+{
+    struct conf *conf = load->conf;
+    size_t count = value_count(top, "resolver");
+    if (count > DNS_SERVERS_MAX) {
+        load_fault(load, value_at(top, "resolver", DNS_SERVERS_MAX)->line,
+                   "resolver has %zu servers, expected at most %d", count, DNS_SERVERS_MAX);
+        return;
+    }
+    conf->resolvers = load_alloc(load, count, sizeof(*conf->resolvers));
+    for (size_t i = 0; conf->resolvers && i < count; i++) {
+        const struct value *value = value_at(top, "resolver", i);
+        struct addr *addr = &conf->resolvers[conf->resolver_count];
+        bool ok = addr_parse(str_of(value->text), addr) == 0 &&
+                  ((addr->sa.sa_family == AF_INET && addr->in4.sin_port) ||
+                   (addr->sa.sa_family == AF_INET6 && addr->in6.sin6_port));
+        for (size_t k = 0; ok && k < conf->resolver_count; k++)
+            ok = !addr_eq(&conf->resolvers[k], addr);
+        if (ok)
+            conf->resolver_count++;
+        else
+            load_fault(load, value->line,
+                       "resolver has \"%s\", expected the IP address and port of a DNS server "
+                       "(127.0.0.1:53, [::1]:53), each only once",
+                       value->text);
+    }
 }
 
 static void admin_compile(struct load *load, cfg_t *sec)
@@ -95,6 +125,7 @@ void globals_compile(struct load *load, cfg_t *top)
     value_text(load, top, "user", &conf->user);
     value_text(load, top, "pid_file", &conf->pid_file);
     value_time(load, top, "drain_timeout", 0, DAY_MS, &conf->drain_timeout);
+    resolver_compile(load, top);
     if ((sec = value_section(top, "admin")))
         admin_compile(load, sec);
     if ((sec = value_section(top, "access_log")))

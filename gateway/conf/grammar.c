@@ -133,6 +133,7 @@ cfg_opt_t grammar_top[] = {
     ONE("user"),
     ONE("pid_file"),
     ONE("drain_timeout"),
+    LIST("resolver"),
     SECTION("admin", admin),
     SECTION("access_log", access_log),
     SECTION("error_log", error_log),

@@ -1,8 +1,16 @@
 #include "conf/snapshot.h"
 
-#include "up/resolve.h"
-
 #define MEMORY_FAULT "out of memory while the configuration is put together"
+#define RESOLVE_MS   2000 /* a start and a reload wait so long for names */
+
+/* Everything but the clusters. It lives as long as one of its snapshots does. */
+struct snapshot_base {
+    _Atomic uint32_t refs;
+    struct conf *conf;
+    struct router *router;
+    struct split **splits;
+    unsigned *route_names, *listener_names;
+};
 
 static const struct conf_upstream *find_upstream(const struct snapshot *old, const char *name,
                                                  size_t *ret_index)
@@ -16,22 +24,36 @@ static const struct conf_upstream *find_upstream(const struct snapshot *old, con
     return NULL;
 }
 
-/* All addresses of all servers of an upstream. False: too many, with a fault. */
-static bool resolve_all(const struct conf_upstream *up, struct cluster_server *list,
-                        size_t *ret_count, struct conf_faults *faults,
-                        struct conf_faults *warnings)
+static void warn_of_name(const struct conf_upstream *up, const struct conf_server *server,
+                         size_t count, const char *why, struct conf_faults *warnings)
+{
+    if (count)
+        conf_fault(
+            warnings, server->where,
+            "server \"%s\" of upstream \"%s\" keeps the addresses it had (%zu): its name "
+            "cannot be resolved: %s",
+            server->text, up->name, count, why);
+    else
+        conf_fault(warnings, server->where,
+                   "server \"%s\" of upstream \"%s\" is left out: its name cannot be "
+                   "resolved: %s",
+                   server->text, up->name, why);
+}
+
+/* All addresses of all servers of an upstream. False: too many, with a fault. `warnings` may
+ * be NULL. */
+static bool resolve_all(const struct conf_upstream *up, const struct resolver *names,
+                        struct cluster_server *list, size_t *ret_count,
+                        struct conf_faults *faults, struct conf_faults *warnings)
 {
     size_t count = 0;
     for (size_t i = 0; i < up->server_count; i++) {
         const struct conf_server *server = &up->servers[i];
         struct addr addrs[RESOLVE_MAX];
-        const char *why = "";
-        size_t n = resolve_server(str_of(server->text), addrs, &why);
-        if (!n)
-            conf_fault(warnings, server->where,
-                       "server \"%s\" of upstream \"%s\" is left out: its name cannot be "
-                       "resolved: %s",
-                       server->text, up->name, why);
+        const char *why;
+        size_t n = resolver_get(names, str_of(server->text), addrs, &why);
+        if (why && warnings)
+            warn_of_name(up, server, n, why, warnings);
         if (count + n > CLUSTER_SERVERS) {
             conf_fault(faults, server->where,
                        "upstream \"%s\" has more than %d addresses, expected at most that",
@@ -64,7 +86,8 @@ static bool same_servers(const struct cluster *cluster, const struct cluster_ser
 }
 
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,
-                                    struct conf_faults *faults, struct conf_faults *warnings)
+                                    const struct resolver *names, struct conf_faults *faults,
+                                    struct conf_faults *warnings)
 {
     struct cluster_server *list = mem_alloc(CLUSTER_SERVERS * sizeof(*list));
     if (!list) {
@@ -73,10 +96,11 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
     }
     struct cluster *cluster = NULL;
     size_t count = 0, index;
-    bool ok = resolve_all(up, list, &count, faults, warnings);
-    const struct conf_upstream *before = find_upstream(old, up->name, &index);
-    if (ok && before && conf_upstream_eq(before, up) &&
-        same_servers(old->clusters[index], list, count)) {
+    bool ok = resolve_all(up, names, list, &count, faults, warnings);
+    const struct conf_upstream *like = find_upstream(old, up->name, &index);
+    const struct cluster *before =
+        like && conf_upstream_eq(like, up) ? old->clusters[index] : NULL;
+    if (ok && before && same_servers(before, list, count)) {
         cluster = cluster_ref(old->clusters[index]);
     } else if (ok) {
         struct cluster_spec spec = {
@@ -89,6 +113,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_budget_permille = up->retry.budget_permille,
             .retry_on = up->retry.on,
             .proxy_protocol = up->proxy_protocol,
+            .kin = before,
         };
         cluster = cluster_new(&spec, list, count);
         if (!cluster)
@@ -115,9 +140,9 @@ static uint64_t split_turn(const struct snapshot *old, const struct conf_route *
     return 0;
 }
 
-static bool make_splits(struct snapshot *snapshot, const struct snapshot *old)
+static bool make_splits(struct snapshot_base *base, const struct snapshot *old)
 {
-    const struct conf *conf = snapshot->conf;
+    const struct conf *conf = base->conf;
     size_t at = 0;
     for (size_t i = 0; i < conf->route_count; i++) {
         const struct conf_route *route = &conf->routes[i];
@@ -128,45 +153,126 @@ static bool make_splits(struct snapshot *snapshot, const struct snapshot *old)
             weights[k] = route->split.shares[k].weight;
         struct split *split =
             split_new(weights, (uint32_t)route->split.count, split_turn(old, route, &at));
-        snapshot->splits[route->split.index] = split;
+        base->splits[route->split.index] = split;
         if (!split)
             return false;
     }
     return true;
 }
 
-struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
-                              struct conf_faults *faults, struct conf_faults *warnings)
+static void base_unref(struct snapshot_base *base)
 {
-    size_t before = faults->count;
-    struct conf_where where = {conf->file, 0};
-    struct snapshot *snapshot = mem_zalloc(sizeof(*snapshot));
-    if (!snapshot) {
+    if (!base || atomic_fetch_sub_explicit(&base->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; base->splits && i < base->conf->split_count; i++)
+        split_free(base->splits[i]);
+    mem_free(base->splits);
+    router_free(base->router);
+    mem_free(base->route_names);
+    mem_free(base->listener_names);
+    conf_free(base->conf);
+    mem_free(base);
+}
+
+/* Takes over `conf`. NULL with a fault. */
+static struct snapshot_base *base_new(struct conf *conf, const struct snapshot *old,
+                                      struct conf_faults *faults)
+{
+    struct snapshot_base *base = mem_zalloc(sizeof(*base));
+    if (!base) {
         conf_free(conf);
         conf_fault(faults, (struct conf_where){"-", 0}, MEMORY_FAULT);
         return NULL;
     }
-    atomic_init(&snapshot->refs, 1);
-    snapshot->generation = old ? old->generation + 1 : 1;
-    snapshot->conf = conf;
-    snapshot->clusters = mem_zalloc((conf->upstream_count + 1) * sizeof(struct cluster *));
-    snapshot->route_names = mem_zalloc((conf->route_count + 1) * sizeof(unsigned));
-    snapshot->listener_names = mem_zalloc((conf->listener_count + 1) * sizeof(unsigned));
-    snapshot->splits = mem_zalloc((conf->split_count + 1) * sizeof(struct split *));
-    if (!snapshot->clusters || !snapshot->route_names || !snapshot->listener_names ||
-        !snapshot->splits || !make_splits(snapshot, old)) {
-        conf_fault(faults, where, MEMORY_FAULT);
-    } else {
-        for (size_t i = 0; i < conf->upstream_count; i++)
-            snapshot->clusters[i] = make_cluster(&conf->upstreams[i], old, faults, warnings);
-        snapshot->router = router_new(conf, faults);
-    }
-    if (faults->count == before && snapshot->router)
-        return snapshot;
+    size_t before = faults->count;
+    atomic_init(&base->refs, 1);
+    base->conf = conf;
+    base->route_names = mem_zalloc((conf->route_count + 1) * sizeof(unsigned));
+    base->listener_names = mem_zalloc((conf->listener_count + 1) * sizeof(unsigned));
+    base->splits = mem_zalloc((conf->split_count + 1) * sizeof(struct split *));
+    if (base->route_names && base->listener_names && base->splits && make_splits(base, old))
+        base->router = router_new(conf, faults);
+    if (base->router)
+        return base;
     if (faults->count == before)
-        conf_fault(faults, where, MEMORY_FAULT);
+        conf_fault(faults, (struct conf_where){conf->file, 0}, MEMORY_FAULT);
+    base_unref(base);
+    return NULL;
+}
+
+/* Takes over the reference to `base`. NULL with a fault. */
+static struct snapshot *make(struct snapshot_base *base, const struct snapshot *old,
+                             const struct resolver *names, struct conf_faults *faults,
+                             struct conf_faults *warnings)
+{
+    const struct conf *conf = base->conf;
+    size_t before = faults->count;
+    struct snapshot *snapshot = mem_zalloc(sizeof(*snapshot));
+    struct cluster **clusters =
+        mem_zalloc((conf->upstream_count + 1) * sizeof(struct cluster *));
+    if (!snapshot || !clusters) {
+        conf_fault(faults, (struct conf_where){conf->file, 0}, MEMORY_FAULT);
+        mem_free(snapshot);
+        mem_free(clusters);
+        base_unref(base);
+        return NULL;
+    }
+    *snapshot = (struct snapshot){
+        .base = base,
+        .conf = base->conf,
+        .router = base->router,
+        .splits = base->splits,
+        .route_names = base->route_names,
+        .listener_names = base->listener_names,
+        .clusters = clusters,
+    };
+    atomic_init(&snapshot->refs, 1);
+    for (size_t i = 0; i < conf->upstream_count; i++)
+        clusters[i] = make_cluster(&conf->upstreams[i], old, names, faults, warnings);
+    if (faults->count == before)
+        return snapshot;
     snapshot_unref(snapshot);
     return NULL;
+}
+
+struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
+                              const struct resolver *names, struct conf_faults *faults,
+                              struct conf_faults *warnings)
+{
+    struct snapshot_base *base = base_new(conf, old, faults);
+    struct snapshot *snapshot = base ? make(base, old, names, faults, warnings) : NULL;
+    if (snapshot)
+        snapshot->generation = old ? old->generation + 1 : 1;
+    return snapshot;
+}
+
+struct snapshot *snapshot_renew(const struct snapshot *old, const struct resolver *names,
+                                struct conf_faults *faults)
+{
+    atomic_fetch_add_explicit(&old->base->refs, 1, memory_order_relaxed);
+    struct snapshot *snapshot = make(old->base, old, names, faults, NULL);
+    if (snapshot)
+        snapshot->generation = old->generation;
+    return snapshot;
+}
+
+struct resolver *snapshot_names(const struct conf *conf, const struct resolver *old)
+{
+    struct resolver *names = resolver_new(conf->resolvers, conf->resolver_count);
+    for (size_t i = 0; names && i < conf->upstream_count; i++) {
+        const struct conf_upstream *up = &conf->upstreams[i];
+        for (size_t k = 0; k < up->server_count; k++) {
+            if (resolver_add(names, str_of(up->servers[k].text)) == 0)
+                continue;
+            resolver_free(names);
+            return NULL;
+        }
+    }
+    if (!names)
+        return NULL;
+    resolver_inherit(names, old);
+    resolver_wait(names, RESOLVE_MS);
+    return names;
 }
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot)
@@ -179,16 +285,10 @@ void snapshot_unref(struct snapshot *snapshot)
 {
     if (!snapshot || atomic_fetch_sub_explicit(&snapshot->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (size_t i = 0; snapshot->clusters && i < snapshot->conf->upstream_count; i++)
+    for (size_t i = 0; i < snapshot->conf->upstream_count; i++)
         cluster_unref(snapshot->clusters[i]);
-    for (size_t i = 0; snapshot->splits && i < snapshot->conf->split_count; i++)
-        split_free(snapshot->splits[i]);
-    mem_free(snapshot->splits);
-    router_free(snapshot->router);
     mem_free(snapshot->clusters);
-    mem_free(snapshot->route_names);
-    mem_free(snapshot->listener_names);
-    conf_free(snapshot->conf);
+    base_unref(snapshot->base);
     mem_free(snapshot);
 }
 

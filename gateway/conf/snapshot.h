@@ -10,25 +10,39 @@
 
 #include "conf/conf.h"
 #include "conf/route.h"
+#include "up/resolver.h"
 #include "up/split.h"
+
+struct snapshot_base; /* what snapshots of one configuration share */
 
 struct snapshot {
     _Atomic uint32_t refs;
-    uint64_t generation; /* 1 for the first */
+    uint64_t generation;        /* 1 for the first */
+    struct snapshot_base *base; /* owns what stands between here and the clusters */
     struct conf *conf;
     struct router *router;
-    struct cluster **clusters; /* as conf->upstreams */
     struct split **splits;     /* by split.index of their routes */
     unsigned *route_names;     /* what stands for them in the metrics: as conf->routes */
     unsigned *listener_names;  /* as conf->listeners */
+    struct cluster **clusters; /* as conf->upstreams */
 };
 
-/* Takes over `conf` (also when it fails). Names are resolved; clusters of `old` (NULL: none)
- * that did not change are adopted. Faults: conflicting routes, too many addresses. NULL with at
- * least one fault. A name that does not resolve is only a warning: the upstream has the
- * servers that do. */
+/* The names of all servers of `conf`, looked up: blocks, for about two seconds at most. `old`
+ * (NULL: none) has the addresses of names that cannot be looked up now. NULL: no memory. Main
+ * thread. */
+struct resolver *snapshot_names(const struct conf *conf, const struct resolver *old);
+
+/* Takes over `conf` (also when it fails). Servers have the addresses that `names` has; clusters
+ * of `old` (NULL: none) that did not change are adopted. Faults: conflicting routes, too many
+ * addresses. NULL with at least one fault. A name that does not resolve is only a warning: the
+ * upstream has the servers that do. */
 struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
-                              struct conf_faults *faults, struct conf_faults *warnings);
+                              const struct resolver *names, struct conf_faults *faults,
+                              struct conf_faults *warnings);
+/* The same configuration, and so the same generation, with the addresses that `names` has now.
+ * NULL with a fault. */
+struct snapshot *snapshot_renew(const struct snapshot *old, const struct resolver *names,
+                                struct conf_faults *faults);
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 void snapshot_unref(struct snapshot *snapshot); /* any thread; NULL is fine */
 

@@ -66,8 +66,17 @@ static struct view *view_new(struct context *cx, struct snapshot *snapshot)
 
 /* ---- fleets ---- */
 
+/* Keeps nothing open any more, but for pools that went over to a cluster in force. */
+static void fleet_retire(struct fleet *fleet)
+{
+    for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
+        if (fleet->pools[i] && pool_is_of(fleet->pools[i], fleet->cluster))
+            pool_retire(fleet->pools[i]);
+}
+
 static void fleet_free(struct fleet *fleet)
 {
+    fleet_retire(fleet); /* whoever shares its pools is retired already */
     for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
         if (fleet->pools[i])
             pool_close(fleet->pools[i]);
@@ -84,8 +93,43 @@ static _Atomic uint64_t *cell(struct context *cx, enum metric metric,
     return &metrics_series(cx->metrics, metric, labels)->value;
 }
 
+/* The fleet in force of the same upstream, when only its addresses are others. */
+static const struct fleet *find_kin(struct context *cx, const struct cluster *cluster)
+{
+    const struct snapshot *snapshot = cx->view ? cx->view->snapshot : NULL;
+    for (size_t i = 0; snapshot && i < snapshot->conf->upstream_count; i++)
+        if (snapshot->clusters[i]->kin == cluster->kin)
+            return context_fleet(cx, snapshot->clusters[i]);
+    return NULL;
+}
+
+/* The pool that `kin` (NULL: nobody) has for the same server. */
+static struct pool *find_pool(const struct fleet *kin, const struct server *server)
+{
+    for (uint32_t i = 0; kin && i < kin->cluster->count; i++) {
+        const struct server *other = &kin->cluster->servers[i];
+        if (other->from == server->from && addr_eq(&other->addr, &server->addr))
+            return kin->pools[i];
+    }
+    return NULL;
+}
+
+static struct pool *make_pool(struct context *cx, struct cluster *cluster, uint32_t i)
+{
+    const struct server *server = &cluster->servers[i];
+    struct pool_counters counters = {
+        .opened = cell(cx, METRIC_UPSTREAM_OPENED, cluster, server, 0),
+        .reuses = cell(cx, METRIC_UPSTREAM_REUSES, cluster, server, 0),
+        .idle = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 0),
+        .active = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 1),
+    };
+    return pool_new(cx->loop, cluster, i, cx->index, cx->count, &counters);
+}
+
+/* Pools of servers that the upstream in force has too are shared with it, not opened anew. */
 static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
 {
+    const struct fleet *kin = find_kin(cx, cluster);
     struct fleet *fleet = mem_zalloc(sizeof(*fleet));
     if (!fleet)
         return NULL;
@@ -96,14 +140,8 @@ static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
                                     (unsigned[4]){cluster->metric_name});
     fleet->pools = mem_zalloc(cluster->count * sizeof(*fleet->pools));
     for (uint32_t i = 0; fleet->pools && i < cluster->count; i++) {
-        const struct server *server = &cluster->servers[i];
-        struct pool_counters counters = {
-            .opened = cell(cx, METRIC_UPSTREAM_OPENED, cluster, server, 0),
-            .reuses = cell(cx, METRIC_UPSTREAM_REUSES, cluster, server, 0),
-            .idle = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 0),
-            .active = cell(cx, METRIC_UPSTREAM_CONNECTIONS, cluster, server, 1),
-        };
-        fleet->pools[i] = pool_new(cx->loop, cluster, i, cx->index, cx->count, &counters);
+        struct pool *pool = find_pool(kin, &cluster->servers[i]);
+        fleet->pools[i] = pool ? pool_share(pool) : make_pool(cx, cluster, i);
         if (!fleet->pools[i]) {
             fleet_free(fleet);
             return NULL;
@@ -141,8 +179,7 @@ static void drop_fleets(struct context *cx)
         while (view && !names_cluster(view, fleet->cluster))
             view = view->older;
         if (view) {
-            for (uint32_t k = 0; k < fleet->cluster->count; k++)
-                pool_retire(fleet->pools[k]);
+            fleet_retire(fleet);
             continue;
         }
         cx->fleets[i] = NULL;
@@ -193,8 +230,11 @@ int context_prepare(struct context *cx, struct snapshot *snapshot,
             return rc;
         }
         for (uint32_t k = 0; fresh && k < cluster->count; k++) {
+            struct pool *pool = cx->fleets[cluster->slot]->pools[k];
+            if (!pool_is_of(pool, cluster))
+                continue; /* shared: it is at work */
             cx->warming++;
-            pool_warm(cx->fleets[cluster->slot]->pools[k], on_pool_warm, cx);
+            pool_warm(pool, on_pool_warm, cx);
         }
     }
     cx->on_warm = on_warm;
@@ -212,10 +252,23 @@ static void view_end(struct context *cx, struct view *view)
     view_free(view);
 }
 
+/* Shared pools go over to the clusters now in force. */
+static void move_pools(struct context *cx)
+{
+    const struct snapshot *snapshot = cx->view->snapshot;
+    for (size_t i = 0; i < snapshot->conf->upstream_count; i++) {
+        struct cluster *cluster = snapshot->clusters[i];
+        const struct fleet *fleet = context_fleet(cx, cluster);
+        for (uint32_t k = 0; k < cluster->count; k++)
+            pool_move(fleet->pools[k], cluster, k);
+    }
+}
+
 void context_switch(struct context *cx)
 {
     struct view *old = cx->view;
     cx->view = cx->next;
+    move_pools(cx);
     cx->next = NULL;
     cx->on_warm = NULL; /* whoever waited for it does not any more */
     if (old) {

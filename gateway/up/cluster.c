@@ -125,6 +125,7 @@ static void add_servers(struct cluster *cluster, const struct cluster_server *se
 struct cluster *cluster_new(const struct cluster_spec *spec,
                             const struct cluster_server *servers, size_t count)
 {
+    static uint64_t kins;
     if (count > CLUSTER_SERVERS)
         return NULL;
     struct cluster *cluster = aligned_alloc(CACHE_LINE, sizeof(*cluster));
@@ -133,6 +134,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     memset(cluster, 0, sizeof(*cluster));
     int slot = slot_take();
     cluster->slot = (unsigned)slot;
+    cluster->kin = spec->kin ? spec->kin->kin : ++kins;
     cluster->balance = spec->balance;
     cluster->limits = spec->limits;
     cluster->retry_attempts = spec->retry_attempts;

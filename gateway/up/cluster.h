@@ -42,10 +42,12 @@ struct cluster_spec {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol;
+    const struct cluster *kin; /* had the same definition and other addresses; NULL: none */
 };
 
 struct cluster {
     char *name;
+    uint64_t kin;  /* clusters of one definition that differ in their addresses only share it */
     unsigned slot; /* where each worker keeps its pools of this cluster; reused after its end */
     unsigned metric_name;
     enum balance balance;

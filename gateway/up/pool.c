@@ -11,6 +11,7 @@ struct pool {
     struct loop *loop;
     struct cluster *cluster;
     struct server *server;
+    unsigned users;
     struct pool_counters counters;
     uint32_t warm, max_idle, max_open;
     uint32_t idle, lent, connecting;
@@ -424,6 +425,7 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
         return NULL;
     const struct cluster_limits *limits = &cluster->limits;
     pool->loop = loop;
+    pool->users = 1;
     pool->cluster = cluster_ref(cluster);
     pool->server = &cluster->servers[server];
     pool->counters = *counters;
@@ -442,6 +444,32 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     return pool;
 }
 
+struct pool *pool_share(struct pool *pool)
+{
+    pool->users++;
+    return pool;
+}
+
+bool pool_is_of(const struct pool *pool, const struct cluster *cluster)
+{
+    return pool->cluster == cluster;
+}
+
+void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
+{
+    if (pool->cluster == cluster)
+        return;
+    struct server *to = &cluster->servers[server];
+    if (pool->backoff_ms) { /* it is this worker's word, wherever it stands */
+        atomic_fetch_sub_explicit(&pool->server->down, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&to->down, 1, memory_order_relaxed);
+    }
+    pool->server = to;
+    cluster_ref(cluster);
+    cluster_unref(pool->cluster);
+    pool->cluster = cluster;
+}
+
 void pool_retire(struct pool *pool)
 {
     pool->warm = pool->max_idle = 0;
@@ -456,6 +484,8 @@ bool pool_is_down(const struct pool *pool)
 
 void pool_close(struct pool *pool)
 {
+    if (--pool->users)
+        return;
     end_backoff(pool);
     pool->closed = true;
     pool->on_warm = NULL;

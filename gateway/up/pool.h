@@ -32,11 +32,18 @@ struct pool_waiter {
 /* This worker's share of a server's limits. `share`, `of`: worker number and count. */
 struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
                       unsigned share, unsigned of, const struct pool_counters *counters);
+/* One more user of the pool, for a cluster that is the kin of its own and has the same server
+ * too. Each user closes it. */
+struct pool *pool_share(struct pool *pool);
+bool pool_is_of(const struct pool *pool, const struct cluster *cluster);
+/* From now on it is that cluster's, whose server has the same address, and keeps its
+ * connections. Harmless when it is already. */
+void pool_move(struct pool *pool, struct cluster *cluster, unsigned server);
 /* Keeps nothing open any more, but still serves: for a cluster that only exchanges begun under
  * an earlier configuration use. */
 void pool_retire(struct pool *pool);
-/* Closes what is idle and connecting; what is lent closes when it comes back, and then the
- * pool's memory goes. Waiters are told R_UPSTREAM_NONE. */
+/* Its last user: closes what is idle and connecting; what is lent closes when it comes back,
+ * and then the pool's memory goes. Waiters are told R_UPSTREAM_NONE. */
 void pool_close(struct pool *pool);
 
 /* Opens connections up to the warm floor. `on_warm` is called once, when the floor stands or

@@ -17,7 +17,8 @@ class Backend:
         self.opened = 0
         self.requests = []  # (method, target, body length) in order of arrival
         self.open = set()
-        self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.listener = socket.socket(family, socket.SOCK_STREAM)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind((host, port))
         self.listener.listen(512)

@@ -33,6 +33,7 @@ static void is_a_fixed_point_of_loading(void **state)
     static const char *const texts[] = {
         LISTENER UPSTREAM ROUTE,
         LISTENER "workers = 3 user = \"a\\\"b\\\\$c\" pid_file = /p drain_timeout = 90s\n"
+                 "resolver = {\"127.0.0.1:53\", \"[::1]:53\"}\n"
                  "admin { listen = \"unix:/run/a b\" }\n"
                  "access_log { path = off format = combined sample = 1/7 slower_than = 1ms }\n"
                  "error_log { path = /e level = debug }\n",

@@ -23,7 +23,8 @@ static void begin(const char *route, const char *peer_ip)
     snprintf(text, sizeof(text), CONF "route \"r\" { upstream = u %s }\n", route);
     slab_init(&chunks, ARENA_CHUNK, 4);
     cx = (struct context){.random = {1, 2}};
-    view = (struct view){.snapshot = snapshot_new(conf_of(text), NULL, &faults, &warnings)};
+    view =
+        (struct view){.snapshot = snapshot_new(conf_of(text), NULL, NULL, &faults, &warnings)};
     assert_non_null(view.snapshot);
     memset(&peer, 0, sizeof(peer));
     assert_int_equal(addr_parse_ip(str_of(peer_ip), &peer.addr), 0);

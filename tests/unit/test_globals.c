@@ -16,6 +16,7 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(conf->access_log.slower_than, 0);
     assert_string_equal(conf->error_log.path, "-");
     assert_int_equal(conf->error_log.level, LOG_INFO);
+    assert_int_equal(conf->resolver_count, 0);
     conf_free(conf);
 }
 
@@ -24,6 +25,7 @@ static void takes_every_option(void **state)
     (void)state;
     struct conf *conf =
         conf_of(LISTENER "workers = 3 user = \"www\" pid_file = /run/p.pid\n"
+                         "resolver = {\"10.0.0.2:53\", \"[::1]:5353\"}\n"
                          "drain_timeout = 2m admin { listen = \"[::1]:9901\" }\n"
                          "access_log { path = off format = combined sample = \"1/100\"\n"
                          "slower_than = 250ms } error_log { path = /e level = error }");
@@ -33,6 +35,11 @@ static void takes_every_option(void **state)
     assert_string_equal(conf->user, "www");
     assert_string_equal(conf->pid_file, "/run/p.pid");
     assert_int_equal(conf->drain_timeout, 120000);
+    assert_int_equal(conf->resolver_count, 2);
+    addr_put(text, &conf->resolvers[0]);
+    assert_string_equal(text, "10.0.0.2:53");
+    addr_put(text, &conf->resolvers[1]);
+    assert_string_equal(text, "[::1]:5353");
     assert_true(conf->has_admin);
     addr_put(text, &conf->admin);
     assert_string_equal(text, "[::1]:9901");
@@ -61,6 +68,21 @@ static void checks_the_ends_of_every_range(void **state)
         {"drain_timeout = 86400001ms", "drain_timeout is 86400001ms, expected a time"},
         {"drain_timeout = 30",
          "drain_timeout is 30, expected a time (250ms, 5s, 2m) from 0s to 24h"},
+        {"resolver = {\"127.0.0.1:53\"}", NULL},
+        {"resolver = {}", NULL},
+        {"resolver = {\"1.1.1.1:1\", \"1.1.1.1:2\", \"1.1.1.1:3\", \"1.1.1.1:4\", "
+         "\"1.1.1.1:5\", \"1.1.1.1:6\", \"1.1.1.1:7\", \"1.1.1.1:8\"}",
+         NULL},
+        {"resolver = {\"1.1.1.1:1\", \"1.1.1.1:2\", \"1.1.1.1:3\", \"1.1.1.1:4\", "
+         "\"1.1.1.1:5\", \"1.1.1.1:6\", \"1.1.1.1:7\", \"1.1.1.1:8\", \"1.1.1.1:9\"}",
+         "resolver has 9 servers, expected at most 8"},
+        {"resolver = 127.0.0.1",
+         "resolver has \"127.0.0.1\", expected the IP address and port"},
+        {"resolver = \"127.0.0.1:0\"", "resolver has \"127.0.0.1:0\""},
+        {"resolver = \"[::1]:0\"", "resolver has \"[::1]:0\""},
+        {"resolver = \"dns.test:53\"", "resolver has \"dns.test:53\""},
+        {"resolver = \"unix:/run/dns\"", "resolver has \"unix:/run/dns\""},
+        {"resolver = {\"1.1.1.1:53\", \"1.1.1.1:53\"}", "each only once"},
         {"user = \"\"", "user is empty, expected 1 to 4096 bytes"},
         {"pid_file = \"a\\nb\"", "pid_file is a?b, expected 1 to 4096 bytes"},
         {"admin { }", "admin has no listen"},

@@ -1,0 +1,336 @@
+#include "up/dns.h"
+
+#include <ares.h>
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/time.h>
+
+#include "base/mem.h"
+
+/* One question: asked again after these many ms, and again after twice as many. */
+#define TRY_MS 500
+#define TRIES  3
+
+/* A socket of c-ares, and what it waits for there. */
+struct dns_socket {
+    struct dns_socket *next;
+    struct dns *dns;
+    ares_socket_t fd;
+    short what; /* EV_READ, EV_WRITE */
+    struct event event;
+    bool watched;
+    struct grave grave;
+};
+
+struct dns {
+    ares_channel servers; /* asks only the network ... */
+    ares_channel files;   /* ... and this one only /etc/hosts */
+    struct dns_socket *sockets;
+    unsigned running;
+    struct loop *loop; /* NULL: not attached */
+    struct deadline due;
+};
+
+/* ---- sockets and time ---- */
+
+static void arm(struct dns *dns)
+{
+    struct timeval tv;
+    if (!dns->loop)
+        return;
+    if (!ares_timeout(dns->servers, NULL, &tv)) {
+        deadline_off(&dns->due);
+        return;
+    }
+    uint64_t ms = (uint64_t)tv.tv_sec * 1000 + (uint64_t)tv.tv_usec / 1000 + 1;
+    loop_deadline(dns->loop, &dns->due, ms);
+}
+
+static void on_due(struct deadline *deadline)
+{
+    struct dns *dns = (struct dns *)((char *)deadline - offsetof(struct dns, due));
+    ares_process_fd(dns->servers, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    arm(dns);
+}
+
+static void process(struct dns *dns, ares_socket_t fd, bool readable, bool writable)
+{
+    ares_process_fd(dns->servers, readable ? fd : ARES_SOCKET_BAD,
+                    writable ? fd : ARES_SOCKET_BAD);
+}
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+    struct dns *dns = arg;
+    struct loop *loop = dns->loop;
+    loop_enter(loop);
+    process(dns, fd, what & EV_READ, what & EV_WRITE);
+    arm(dns);
+    loop_leave(loop);
+}
+
+static void unwatch(struct dns_socket *socket)
+{
+    if (socket->watched)
+        event_del(&socket->event);
+    socket->watched = false;
+}
+
+static void watch(struct dns_socket *socket)
+{
+    struct dns *dns = socket->dns;
+    unwatch(socket);
+    if (!dns->loop)
+        return;
+    event_assign(&socket->event, dns->loop->base, socket->fd,
+                 (short)(socket->what | EV_PERSIST), on_event, dns);
+    socket->watched = event_add(&socket->event, NULL) == 0;
+}
+
+static void bury_socket(struct grave *grave)
+{
+    mem_free((char *)grave - offsetof(struct dns_socket, grave));
+}
+
+/* c-ares wants to hear of this socket, or (neither) is about to close it. Without memory it
+ * does not hear, and the question fails when its time is up. */
+static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
+{
+    struct dns *dns = arg;
+    struct dns_socket **at = &dns->sockets;
+    while (*at && (*at)->fd != fd)
+        at = &(*at)->next;
+    struct dns_socket *socket = *at;
+    if (!readable && !writable) {
+        if (!socket)
+            return;
+        *at = socket->next;
+        unwatch(socket);
+        if (dns->loop) /* its own event may be the one that runs */
+            loop_bury(dns->loop, &socket->grave, bury_socket);
+        else
+            mem_free(socket);
+        return;
+    }
+    if (!socket) {
+        socket = mem_zalloc(sizeof(*socket));
+        if (!socket)
+            return;
+        socket->dns = dns;
+        socket->fd = fd;
+        *at = socket;
+    }
+    socket->what = (short)((readable ? EV_READ : 0) | (writable ? EV_WRITE : 0));
+    watch(socket);
+}
+
+/* ---- answers ---- */
+
+static int by_bytes(const struct addr *a, const struct addr *b)
+{
+    if (a->sa.sa_family != b->sa.sa_family)
+        return a->sa.sa_family == AF_INET ? -1 : 1;
+    return a->sa.sa_family == AF_INET
+               ? memcmp(&a->in4.sin_addr, &b->in4.sin_addr, sizeof(a->in4.sin_addr))
+               : memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr));
+}
+
+/* Into its place; the highest falls off the end. So which ones are used never depends on the
+ * order in which a server names them. */
+static void insert(struct dns_answer *answer, const struct addr *addr)
+{
+    size_t at = answer->count;
+    while (at && by_bytes(addr, &answer->addrs[at - 1]) < 0)
+        at--;
+    if (at == DNS_MAX || (at && by_bytes(addr, &answer->addrs[at - 1]) == 0))
+        return;
+    if (answer->count < DNS_MAX)
+        answer->count++;
+    memmove(&answer->addrs[at + 1], &answer->addrs[at],
+            (answer->count - at - 1) * sizeof(*addr));
+    answer->addrs[at] = *addr;
+}
+
+static void collect(struct dns_answer *answer, sa_family_t family,
+                    const struct ares_addrinfo *result)
+{
+    answer->ttl_s = UINT32_MAX;
+    for (const struct ares_addrinfo_node *node = result->nodes; node; node = node->ai_next) {
+        struct addr addr = {.len = (socklen_t)node->ai_addrlen};
+        bool fits = node->ai_family == AF_INET
+                        ? node->ai_addrlen == sizeof(addr.in4)
+                        : node->ai_family == AF_INET6 && node->ai_addrlen == sizeof(addr.in6);
+        if (!fits || (family != AF_UNSPEC && node->ai_family != family))
+            continue;
+        memcpy(&addr.sa, node->ai_addr, node->ai_addrlen);
+        insert(answer, &addr);
+        uint32_t ttl = node->ai_ttl < 0 ? 0 : (uint32_t)node->ai_ttl;
+        if (ttl < answer->ttl_s)
+            answer->ttl_s = ttl;
+    }
+}
+
+static void read_answer(struct dns_answer *answer, sa_family_t family, int status,
+                        struct ares_addrinfo *result)
+{
+    *answer = (struct dns_answer){.verdict = DNS_FAILED, .why = ares_strerror(status)};
+    if (status == ARES_SUCCESS) {
+        collect(answer, family, result);
+        ares_freeaddrinfo(result);
+        answer->verdict = answer->count ? DNS_FOUND : DNS_NONE;
+        answer->why = answer->count ? NULL : "the name has no address";
+    } else if (status == ARES_ENODATA) {
+        answer->verdict = DNS_NONE;
+        answer->why = "the name has no address";
+    } else if (status == ARES_ENOTFOUND) {
+        answer->verdict = DNS_NONE;
+        answer->why = "there is no such name";
+    } else if (status == ARES_ETIMEOUT || status == ARES_ECANCELLED) {
+        answer->why = "no DNS server answered in time";
+    }
+}
+
+static void on_result(void *arg, int status, int timeouts, struct ares_addrinfo *result)
+{
+    (void)timeouts;
+    struct dns_query *query = arg;
+    if (status == ARES_EDESTRUCTION)
+        return;
+    struct dns_answer answer;
+    read_answer(&answer, query->family, status, result);
+    query->dns->running--;
+    query->on_answer(query, &answer);
+}
+
+static void on_hosts(void *arg, int status, int timeouts, struct ares_addrinfo *result)
+{
+    (void)timeouts;
+    read_answer(arg, AF_UNSPEC, status, result);
+}
+
+/* ---- asking ---- */
+
+bool dns_hosts(struct dns *dns, const char *host, struct dns_answer *ret)
+{
+    static const struct ares_addrinfo_hints hints = {
+        .ai_flags = ARES_AI_NOSORT, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    *ret = (struct dns_answer){.verdict = DNS_NONE};
+    ares_getaddrinfo(dns->files, host, NULL, &hints, on_hosts, ret); /* answers at once */
+    return ret->verdict == DNS_FOUND;
+}
+
+void dns_ask(struct dns *dns, const char *host, struct dns_query *query)
+{
+    struct ares_addrinfo_hints hints = {
+        .ai_flags = ARES_AI_NOSORT, .ai_family = query->family, .ai_socktype = SOCK_STREAM};
+    query->dns = dns;
+    dns->running++;
+    ares_getaddrinfo(dns->servers, host, NULL, &hints, on_result, query);
+    arm(dns);
+}
+
+/* One round of poll; c-ares may open and close sockets while they are gone through. */
+static void turn(struct dns *dns, uint64_t ms)
+{
+    struct pollfd fds[ARES_GETSOCK_MAXNUM];
+    nfds_t count = 0;
+    for (const struct dns_socket *s = dns->sockets; s && count < ARES_GETSOCK_MAXNUM;
+         s = s->next)
+        fds[count++] = (struct pollfd){.fd = s->fd,
+                                       .events = (short)((s->what & EV_READ ? POLLIN : 0) |
+                                                         (s->what & EV_WRITE ? POLLOUT : 0))};
+    struct timeval most = {.tv_sec = (time_t)(ms / 1000),
+                           .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    struct timeval tv, *wait = ares_timeout(dns->servers, &most, &tv);
+    int timeout = (int)(wait->tv_sec * 1000 + wait->tv_usec / 1000 + 1);
+    int ready = poll(fds, count, timeout);
+    for (nfds_t i = 0; ready > 0 && i < count; i++)
+        if (fds[i].revents)
+            process(dns, fds[i].fd, fds[i].revents & (POLLIN | POLLERR | POLLHUP),
+                    fds[i].revents & POLLOUT);
+    ares_process_fd(dns->servers, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+}
+
+void dns_wait(struct dns *dns, uint64_t ms)
+{
+    uint64_t now = clock_ns(), end = now + ms * NS_PER_MS;
+    while (dns->running && now < end) {
+        turn(dns, (end - now) / NS_PER_MS);
+        now = clock_ns();
+    }
+    if (dns->running)
+        ares_cancel(dns->servers);
+}
+
+void dns_attach(struct dns *dns, struct loop *loop)
+{
+    dns->loop = loop;
+    for (struct dns_socket *socket = dns->sockets; socket; socket = socket->next)
+        watch(socket);
+    arm(dns);
+}
+
+/* ---- life ---- */
+
+static int set_servers(ares_channel channel, const struct addr *servers, size_t count)
+{
+    struct ares_addr_port_node nodes[DNS_SERVERS_MAX] = {{.next = NULL}};
+    for (size_t i = 0; i < count; i++) {
+        struct ares_addr_port_node *node = &nodes[i];
+        node->next = i + 1 < count ? node + 1 : NULL;
+        node->family = servers[i].sa.sa_family;
+        if (node->family == AF_INET) {
+            node->addr.addr4 = servers[i].in4.sin_addr;
+            node->udp_port = ntohs(servers[i].in4.sin_port);
+        } else {
+            memcpy(&node->addr.addr6, &servers[i].in6.sin6_addr, sizeof(node->addr.addr6));
+            node->udp_port = ntohs(servers[i].in6.sin6_port);
+        }
+        node->tcp_port = node->udp_port;
+    }
+    return count ? ares_set_servers_ports(channel, nodes) : ARES_SUCCESS;
+}
+
+struct dns *dns_new(const struct addr *servers, size_t count)
+{
+    assert(count <= DNS_SERVERS_MAX);
+    struct dns *dns = mem_zalloc(sizeof(*dns));
+    if (!dns)
+        return NULL;
+    deadline_init(&dns->due, on_due);
+    if (ares_library_init(ARES_LIB_INIT_ALL) != ARES_SUCCESS) {
+        mem_free(dns);
+        return NULL;
+    }
+    struct ares_options options = {.timeout = TRY_MS,
+                                   .tries = TRIES,
+                                   .lookups = "b",
+                                   .sock_state_cb = on_socket,
+                                   .sock_state_cb_data = dns};
+    int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS;
+    if (ares_init_options(&dns->servers, &options, mask | ARES_OPT_SOCK_STATE_CB) !=
+        ARES_SUCCESS)
+        dns->servers = NULL;
+    options.lookups = "f";
+    if (ares_init_options(&dns->files, &options, mask) != ARES_SUCCESS)
+        dns->files = NULL;
+    if (dns->servers && dns->files && set_servers(dns->servers, servers, count) == ARES_SUCCESS)
+        return dns;
+    dns_free(dns);
+    return NULL;
+}
+
+void dns_free(struct dns *dns)
+{
+    if (!dns)
+        return;
+    if (dns->servers)
+        ares_destroy(dns->servers);
+    if (dns->files)
+        ares_destroy(dns->files);
+    ares_library_cleanup();
+    if (dns->loop)
+        deadline_end(&dns->loop->wheel, &dns->due);
+    mem_free(dns);
+}

@@ -1,0 +1,47 @@
+/* The names of servers and the addresses they have now: a book of one configuration.
+ *
+ * Names are added, all looked up at once in a bounded wait, and from resolver_watch on each is
+ * looked up again on the loop when its record expires. A look-up that fails changes nothing:
+ * the last good addresses stay, and it is tried again. /etc/hosts comes before DNS. Main thread
+ * only. */
+#ifndef POSTERN_UP_RESOLVER_H
+#define POSTERN_UP_RESOLVER_H
+
+#include "up/dns.h"
+
+#define RESOLVE_MAX (2 * DNS_MAX) /* addresses of one name that are used */
+
+struct resolver;
+
+/* Called from tasks of the loop or from its callbacks; must not free the resolver. */
+struct resolver_ops {
+    /* Some names have other addresses than before; once for all that changed in a turn. */
+    void (*on_change)(void *arg);
+    /* A look-up failed, the first after one that did not; the name keeps `count` addresses. */
+    void (*on_failed)(void *arg, const char *host, const char *why, size_t count);
+    /* The first that did not fail after ones that did. */
+    void (*on_found)(void *arg, const char *host, size_t count);
+};
+
+/* `servers`: as in dns_new. NULL: no memory. */
+struct resolver *resolver_new(const struct addr *servers, size_t count);
+void resolver_free(struct resolver *resolver); /* NULL is fine */
+
+/* A server's text: "127.0.0.1:80", "[::1]:80", "unix:/path" or "name:80"; only the last adds
+ * a name, and only once. 0 or -ENOMEM. */
+int resolver_add(struct resolver *resolver, struct str text);
+/* Names that `old` (NULL: nothing) has too begin with the addresses they have there. */
+void resolver_inherit(struct resolver *resolver, const struct resolver *old);
+/* Looks up all names at once and blocks, at most `ms` milliseconds. */
+void resolver_wait(struct resolver *resolver, uint64_t ms);
+/* Keeps the names up to date. The loop lives longer. */
+void resolver_watch(struct resolver *resolver, struct loop *loop,
+                    const struct resolver_ops *ops, void *arg);
+
+/* The addresses of a server's text, those of a name sorted so that the order never depends on
+ * the answer's. Returns how many. *ret_why: NULL when the last look-up went well, else a text
+ * that says why not. `resolver` may be NULL when there are no names. */
+size_t resolver_get(const struct resolver *resolver, struct str text,
+                    struct addr ret[RESOLVE_MAX], const char **ret_why);
+
+#endif

@@ -1,0 +1,323 @@
+"""Names of servers: all addresses are used, and looked up again while the gateway runs."""
+
+import collections
+import itertools
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+import backend as backends
+from conftest import HTTP
+from gateway import own_host, until
+from nameserver import Nameserver
+
+NAME = "users.test"
+RESOLVER = 'resolver = {"@dns@"}\n'
+ROUTE = 'route "all" { path = "/{rest...}"  upstream = app }\n'
+
+
+def config(port, pool="", more=""):
+    return (RESOLVER + HTTP + f'upstream "app" {{ server "{NAME}:{port}" {{}} {pool} }}\n' + ROUTE +
+            more)
+
+
+@pytest.fixture
+def dns(opened):
+    thing = Nameserver(own_host())
+    opened.append(thing)
+    return thing
+
+
+@pytest.fixture
+def servers(opened):
+    """servers(n): backends on n loopback addresses and one port, by address."""
+    def make(n):
+        net = own_host().split(".", 2)[2]  # below own_host()'s, and as much this process's own
+        port, made = 0, {}
+        for host in sorted(f"127.{k}.{net}" for k in random.sample(range(1, 64), n)):
+            made[host] = backends.Backend(host, host, port=port)
+            port = made[host].port
+            opened.append(made[host])
+        return made, port
+
+    return make
+
+
+@pytest.fixture
+def traffic():
+    """traffic(gateway): steady requests in the background; .stop() says who answered and what
+    went wrong."""
+    running = []
+
+    class Traffic:
+        def __init__(self, gw, threads=2):
+            self.ended, self.bad, self.by = threading.Event(), [], collections.Counter()
+            self.recent = collections.deque(maxlen=20)
+            self.threads = [threading.Thread(target=self.run, args=(gw.client(),))
+                            for _ in range(threads)]
+            running.append(self)
+            for thread in self.threads:
+                thread.start()
+
+        def run(self, client):
+            try:
+                while not self.ended.is_set():
+                    response = client.get()
+                    if response.status != 200:
+                        self.bad.append((response.status, response.body))
+                    self.by[response.body.decode()] += 1
+                    self.recent.append(response.body.decode())
+            except Exception as error:
+                self.bad.append(error)
+
+        def moved_to(self, hosts):
+            return until(lambda: len(self.recent) == 20 and set(self.recent) == set(hosts),
+                         f"the last requests go to {hosts} only: {self.recent} {self.bad}")
+
+        def stop(self):
+            self.ended.set()
+            for thread in self.threads:
+                thread.join()
+            assert not self.bad, self.bad[:5]
+            return self.by
+
+    yield Traffic
+    for thing in running:
+        thing.ended.set()
+
+
+def addresses(gw):
+    return sorted(server["address"].rsplit(":", 1)[0] for server in gw.upstream("app"))
+
+
+@pytest.mark.threads
+def test_all_addresses_are_used_evenly(gateway, dns, servers):
+    made, port = servers(4)
+    dns.say(NAME, list(made))
+    gw = gateway(config(port), dns=dns)
+    client = gw.client()
+    counts = collections.Counter(client.get().body.decode() for _ in range(40))
+    assert counts == {host: 10 for host in made}
+
+
+@pytest.mark.threads
+def test_a_changed_answer_moves_the_traffic_without_a_failed_request(gateway, dns, servers,
+                                                                     traffic):
+    made, port = servers(3)
+    a, b, c = made
+    dns.say(NAME, [a, b])
+    gw = gateway("workers = 2\n" + config(port, "pool { warm = 4 }"), dns=dns)
+    before = gw.config_state()
+    load = traffic(gw)
+    load.moved_to([a, b])
+    opened = made[b].opened
+    dns.say(NAME, [c, b])
+    load.moved_to([b, c])
+    until(lambda: made[a].open == set(), "nothing is open to the address that has gone")
+    dns.say(NAME, [c])
+    load.moved_to([c])
+    load.stop()
+    assert made[b].opened == opened, "a server that stays keeps its connections"
+    assert addresses(gw) == [c]
+    assert gw.config_state() == before, "it is the same configuration"
+    assert 'upstream "app": its names have changed; 1 addresses, before 2' in gw.stderr
+
+
+def test_counters_of_a_server_that_stays_go_on(gateway, dns, servers):
+    made, port = servers(2)
+    a, b = made
+    dns.say(NAME, [a])
+    gw = gateway(config(port), dns=dns)
+    client = gw.client()
+    for _ in range(5):
+        assert client.get().body.decode() == a
+    dns.say(NAME, [a, b])
+    until(lambda: len(addresses(gw)) == 2, "two addresses")
+    for _ in range(4):
+        assert client.get().status == 200
+    server = gw.upstream("app", f"{a}:{port}")
+    assert (server["requests"], server["opened"], server["reused"]) == (7, 1, 6), server
+
+
+def test_order_in_the_answer_is_no_change(gateway, dns, servers):
+    made, port = servers(3)
+    dns.say(NAME, list(made))
+    gw = gateway(config(port), dns=dns)
+    for order in itertools.islice(itertools.permutations(made), 1, 4):
+        asked = dns.say(NAME, list(order))
+        until(lambda: dns.count(NAME) >= asked + 4, "asked again, both families")
+    assert "have changed" not in gw.stderr
+
+
+@pytest.mark.parametrize("bad", ["nxdomain", "servfail", "silence", "garbage", []])
+def test_a_failed_look_up_keeps_the_addresses(gateway, dns, servers, traffic, bad):
+    made, port = servers(3)
+    a, b, c = made
+    dns.say(NAME, [a, b])
+    gw = gateway(config(port), dns=dns)
+    load = traffic(gw, 1)
+    asked = dns.say(NAME, bad)
+    gw.wait_stderr(rf"the name {NAME} cannot be resolved: .*keeps the addresses it had \(2\)")
+    until(lambda: dns.count(NAME) >= asked + 6, "tried again", 30)
+    load.moved_to([a, b])
+    dns.say(NAME, [c])
+    load.moved_to([c])
+    load.stop()
+    assert gw.stderr.count("cannot be resolved") == 1, "told once"
+    assert gw.stderr.count("can be resolved again") == 1
+
+
+def test_a_family_that_fails_keeps_its_addresses(gateway, dns, servers):
+    """AAAA in silence must neither hold up the start nor take the IPv4 addresses away."""
+    made, port = servers(1)
+    whole = dns.answer
+    dns.answer = lambda packet: None if packet[-3] == 28 else whole(packet)
+    dns.say(NAME, list(made))
+    start = time.monotonic()
+    gw = gateway(config(port), dns=dns)
+    assert time.monotonic() - start < 8
+    assert gw.get().status == 200
+    asked = dns.count(NAME)
+    until(lambda: dns.count(NAME) > asked, "asked again", 30)
+    assert gw.get().status == 200 and addresses(gw) == list(made)
+
+
+def test_a_name_that_is_absent_at_the_start_appears(gateway, dns, servers):
+    made, port = servers(1)
+    gw = gateway(config(port), dns=dns)
+    assert "left out: its name cannot be resolved: there is no such name" in gw.stderr
+    refused = gw.get()
+    assert refused.status == 503 and b"upstream.none" in refused.body
+    dns.say(NAME, list(made))
+    until(lambda: gw.get().status == 200, "it serves")
+    assert addresses(gw) == list(made)
+
+
+def test_ipv6_and_ipv4_of_one_name(gateway, dns, opened):
+    try:
+        six = backends.Backend("::1", "six")
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    opened.append(six)
+    opened.append(backends.Backend(own_host(), "four", port=six.port))
+    dns.say(NAME, ["::1", own_host()])
+    gw = gateway(config(six.port), dns=dns)
+    client = gw.client()
+    assert collections.Counter(client.get().body for _ in range(10)) == {b"four": 5, b"six": 5}
+
+
+def test_an_address_without_a_route_fails_no_request(gateway, dns, servers):
+    made, port = servers(1)
+    dns.say(NAME, list(made) + ["fe80::1", "fe80::2", "fe80::3", "fe80::4"])
+    gw = gateway(config(port), dns=dns)
+    client = gw.client()
+    for _ in range(20):
+        assert client.get().status == 200
+    assert addresses(gw) == list(made)
+
+
+@pytest.mark.parametrize("args", [(), ("-t",)])
+def test_a_dead_nameserver_holds_up_nothing_for_long(gateway, dns, servers, tmp_path, args):
+    names = [f"n{i}.test" for i in range(100)]
+    text = RESOLVER + HTTP + "".join(
+        f'upstream "u{i}" {{ server "{name}:80" {{}} }}\n' for i, name in enumerate(names)) + \
+        'route "r" { respond { status = 204 } }\n'
+    for name in names:
+        dns.say(name, "silence")
+    start = time.monotonic()
+    gw = gateway(text, dns=dns, args=args, wait=not args)
+    if args:
+        assert gw.wait_exit() == 0
+        assert gw.stderr.count("warning: ") == 100
+    else:
+        assert gw.get().status == 204
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.threads
+def test_reloads_while_a_look_up_is_under_way(gateway, dns, servers, traffic):
+    made, port = servers(2)
+    a, b = made
+    dns.say(NAME, [a])
+    gw = gateway(config(port), dns=dns)
+    load = traffic(gw, 1)
+    dns.say(NAME, "silence")
+    asked = dns.count(NAME)
+    until(lambda: dns.count(NAME) > asked, "a look-up is under way")
+    state = gw.reload()
+    assert state["generation"] == 2
+    assert "keeps the addresses it had (1): its name cannot be resolved" in gw.stderr
+    dns.say(NAME, [a, b])
+    load.moved_to([a, b])
+    load.stop()
+
+
+@pytest.mark.threads
+def test_a_storm_of_signals_and_changes(gateway, dns, servers, traffic):
+    made, port = servers(4)
+    hosts = list(made)
+    dns.say(NAME, hosts[:2])
+    gw = gateway("workers = 2\n" + config(port, "pool { warm = 2 }"), dns=dns)
+    load = traffic(gw)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        dns.say(NAME, random.sample(hosts, random.randint(1, 4)))
+        gw.signal(signal.SIGHUP)
+        time.sleep(random.random() / 10)
+    dns.say(NAME, [hosts[3]])
+    load.moved_to([hosts[3]])
+    load.stop()
+    assert gw.config_state()["last_reload"]["ok"]
+
+
+@pytest.mark.threads
+def test_drains_while_a_look_up_is_under_way(gateway, dns, servers):
+    made, port = servers(1)
+    dns.say(NAME, list(made))
+    gw = gateway(config(port), dns=dns)
+    assert gw.get().status == 200
+    asked = dns.say(NAME, "silence")
+    until(lambda: dns.count(NAME) > asked, "a look-up is under way")
+    gw.signal(signal.SIGTERM)
+    assert gw.wait_exit() == 0
+
+
+def test_a_tunnel_lives_through_changes(gateway, dns, upstream, servers):
+    """An exchange that began with an address goes on with it when the name has left it."""
+    up = upstream()
+    host, port = up.address.rsplit(":", 1)
+    dns.say(NAME, [host])
+    gw = gateway(config(port), dns=dns)
+    client = gw.client()
+    client.send(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    for other in ("127.0.0.9", "127.0.0.10"):
+        dns.say(NAME, [other])
+        until(lambda: addresses(gw) == [other], "moved")
+    conn.respond(b"late")
+    assert client.response().body == b"late"
+
+
+def test_a_changed_resolver_is_used_after_a_reload(gateway, dns, servers, opened):
+    made, port = servers(2)
+    a, b = made
+    other = Nameserver(own_host())
+    opened.append(other)
+    dns.say(NAME, [a])
+    other.say(NAME, [b])
+    gw = gateway(config(port), dns=dns, other=other)
+    assert gw.get().body.decode() == a
+    gw.reload(config(port).replace("@dns@", "@other@"))
+    assert gw.get().body.decode() == b
+
+
+def test_etc_hosts_comes_first(gateway, dns, opened):
+    local = backends.Backend("127.0.0.1", "local")
+    opened.append(local)
+    gw = gateway(config(local.port).replace(NAME, "localhost"), dns=dns)
+    assert gw.get().body == b"local"
+    assert dns.count("localhost") == 0

@@ -1,0 +1,155 @@
+#include "dns_test.h"
+
+#include "up/dns.h"
+
+struct asked {
+    struct dns_query query;
+    struct dns_answer answer;
+    unsigned times;
+};
+
+static void on_answer(struct dns_query *query, const struct dns_answer *answer)
+{
+    struct asked *asked = (struct asked *)query;
+    asked->answer = *answer;
+    asked->times++;
+}
+
+static struct asked ask(sa_family_t family, uint64_t ms)
+{
+    struct dns *dns = dns_new(&ns.addr, 1);
+    struct asked asked = {.query = {.family = family, .on_answer = on_answer}};
+    assert_non_null(dns);
+    dns_ask(dns, "a.test.", &asked.query);
+    dns_wait(dns, ms);
+    assert_int_equal(asked.times, 1);
+    dns_free(dns);
+    assert_int_equal(asked.times, 1);
+    return asked;
+}
+
+static void expect_addrs(const struct dns_answer *answer, const char *expected)
+{
+    char text[4096] = "", one[ADDR_TEXT];
+    for (size_t i = 0; i < answer->count; i++) {
+        addr_put_host(one, &answer->addrs[i]);
+        sprintf(text + strlen(text), "%s%s", i ? " " : "", one);
+    }
+    assert_string_equal(text, expected);
+}
+
+static void answers_are_sorted_and_each_address_once(void **state)
+{
+    (void)state;
+    ns_say("10.0.0.3 10.0.0.1 10.0.0.3 ::5 ::4 10.0.0.2 10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    struct asked four = ask(AF_INET, 5000), six = ask(AF_INET6, 5000);
+    assert_int_equal(four.answer.verdict, DNS_FOUND);
+    assert_int_equal(four.answer.ttl_s, 1);
+    expect_addrs(&four.answer, "10.0.0.1 10.0.0.2 10.0.0.3");
+    expect_addrs(&six.answer, "::4 ::5");
+}
+
+static void every_kind_of_failure_has_its_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dns_says says;
+        enum dns_verdict verdict;
+        const char *why;
+    } cases[] = {
+        {SAYS_NXDOMAIN, DNS_NONE, "there is no such name"},
+        {SAYS_ADDRS, DNS_NONE, "the name has no address"},
+        {SAYS_SERVFAIL, DNS_FAILED, NULL},
+        {SAYS_GARBAGE, DNS_FAILED, NULL},
+        {SAYS_NOTHING, DNS_FAILED, "no DNS server answered in time"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        ns_say("", cases[i].says, cases[i].says);
+        struct asked asked = ask(AF_INET, 300);
+        assert_int_equal(asked.answer.verdict, cases[i].verdict);
+        assert_int_equal(asked.answer.count, 0);
+        assert_non_null(asked.answer.why);
+        if (cases[i].why)
+            assert_string_equal(asked.answer.why, cases[i].why);
+    }
+}
+
+static void waiting_ends_when_its_time_is_up(void **state)
+{
+    (void)state;
+    ns_say("", SAYS_NOTHING, SAYS_NOTHING);
+    uint64_t before = clock_ns();
+    ask(AF_INET, 100);
+    uint64_t ms = (clock_ns() - before) / NS_PER_MS;
+    assert_in_range(ms, 100, 5000);
+}
+
+static void what_runs_when_it_is_freed_is_not_answered(void **state)
+{
+    (void)state;
+    struct dns *dns = dns_new(&ns.addr, 1);
+    struct asked asked = {.query = {.family = AF_INET, .on_answer = on_answer}};
+    ns_say("", SAYS_NOTHING, SAYS_NOTHING);
+    dns_ask(dns, "a.test.", &asked.query);
+    dns_free(dns);
+    assert_int_equal(asked.times, 0);
+    dns_free(NULL);
+}
+
+static void hosts_are_of_both_families(void **state)
+{
+    (void)state;
+    struct dns *dns = dns_new(&ns.addr, 1);
+    struct dns_answer answer;
+    unsigned asked = ns_asked();
+    assert_true(dns_hosts(dns, "localhost", &answer));
+    assert_true(answer.count >= 1);
+    assert_int_equal(answer.addrs[0].in4.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    assert_false(dns_hosts(dns, "surely-not-there.test", &answer));
+    assert_int_equal(ns_asked(), asked);
+    dns_free(dns);
+}
+
+static struct loop loop;
+
+static void on_loop_answer(struct dns_query *query, const struct dns_answer *answer)
+{
+    on_answer(query, answer);
+    loop_stop(&loop);
+}
+
+/* Answered, and given up by c-ares' own time limit: both come through the loop. */
+static void answers_come_in_on_a_loop(void **state)
+{
+    (void)state;
+    assert_int_equal(loop_init(&loop), 0);
+    struct dns *dns = dns_new(&ns.addr, 1);
+    dns_attach(dns, &loop);
+    struct asked asked = {.query = {.family = AF_INET, .on_answer = on_loop_answer}};
+    ns_say("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    dns_ask(dns, "a.test.", &asked.query);
+    loop_run(&loop);
+    expect_addrs(&asked.answer, "10.0.0.1");
+    ns_say("", SAYS_NOTHING, SAYS_NOTHING);
+    loop_enter(&loop);
+    dns_ask(dns, "a.test.", &asked.query);
+    loop_run(&loop);
+    assert_int_equal(asked.answer.verdict, DNS_FAILED);
+    dns_ask(dns, "a.test.", &asked.query);
+    dns_free(dns); /* with a socket that the loop watches */
+    loop_done(&loop);
+    assert_int_equal(asked.times, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_sorted_and_each_address_once),
+        cmocka_unit_test(every_kind_of_failure_has_its_verdict),
+        cmocka_unit_test(waiting_ends_when_its_time_is_up),
+        cmocka_unit_test(what_runs_when_it_is_freed_is_not_answered),
+        cmocka_unit_test(hosts_are_of_both_families),
+        cmocka_unit_test(answers_come_in_on_a_loop),
+    };
+    return cmocka_run_group_tests_name("dns", tests, ns_start, ns_stop);
+}

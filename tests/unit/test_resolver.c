@@ -1,0 +1,248 @@
+#include "dns_test.h"
+
+#include "base/mem.h"
+#include "up/resolver.h"
+
+static struct resolver *resolver;
+static struct loop loop;
+static unsigned changes, failures, founds;
+static char failed_host[64], failed_why[128];
+static size_t kept;
+
+static void on_change(void *arg)
+{
+    assert_ptr_equal(arg, &loop);
+    changes++;
+    loop_stop(&loop);
+}
+
+static void on_failed(void *arg, const char *host, const char *why, size_t count)
+{
+    (void)arg;
+    strcpy(failed_host, host);
+    strcpy(failed_why, why);
+    kept = count;
+    failures++;
+    loop_stop(&loop);
+}
+
+static void on_found(void *arg, const char *host, size_t count)
+{
+    (void)arg, (void)host, (void)count;
+    founds++;
+}
+
+static const struct resolver_ops ops = {on_change, on_failed, on_found};
+
+/* "10.0.0.1:80 [::1]:80" and, when there is one, " (why)". */
+static void expect(const char *server, const char *expected)
+{
+    struct addr addrs[RESOLVE_MAX];
+    const char *why;
+    char text[4096] = "", one[ADDR_TEXT];
+    size_t n = resolver_get(resolver, str_of(server), addrs, &why);
+    for (size_t i = 0; i < n; i++) {
+        addr_put(one, &addrs[i]);
+        sprintf(text + strlen(text), "%s%s", i ? " " : "", one);
+    }
+    if (why)
+        sprintf(text + strlen(text), "(%s)", why);
+    assert_string_equal(text, expected);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    changes = failures = founds = 0;
+    resolver = resolver_new(&ns.addr, 1);
+    return loop_init(&loop);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mem_fail_at(0);
+    resolver_free(resolver);
+    loop_done(&loop);
+    return 0;
+}
+
+/* a.test, looked up while the server says so. */
+static void look_up(const char *addrs, enum dns_says four, enum dns_says six)
+{
+    ns_say(addrs, four, six);
+    assert_int_equal(resolver_add(resolver, STR("a.test.:80")), 0);
+    resolver_wait(resolver, 400);
+}
+
+static void addresses_need_no_book(void **state)
+{
+    (void)state;
+    resolver_free(resolver);
+    resolver = NULL;
+    expect("127.0.0.1:80", "127.0.0.1:80");
+    expect("[::1]:80", "[::1]:80");
+    expect("unix:/run/x.sock", "unix:/run/x.sock");
+    expect("a.test:80", "(it is not a name that was looked up)");
+}
+
+static void a_name_is_noted_once_and_serves_every_port(void **state)
+{
+    (void)state;
+    unsigned before = ns_asked();
+    resolver_add(resolver, STR("127.0.0.1:1"));
+    resolver_add(resolver, STR("A.Test.:81"));
+    look_up("10.0.0.2 10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    assert_int_equal(ns_asked(), before + 2); /* A and AAAA */
+    expect("a.test.:80", "10.0.0.1:80 10.0.0.2:80");
+    expect("A.TEST.:81", "10.0.0.1:81 10.0.0.2:81");
+    expect("b.test.:80", "(it is not a name that was looked up)");
+}
+
+static void both_families_are_used(void **state)
+{
+    (void)state;
+    look_up("::1 127.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    expect("a.test.:80", "127.0.0.1:80 [::1]:80");
+}
+
+static void what_has_no_route_is_left_out_unless_nothing_has_one(void **state)
+{
+    (void)state;
+    look_up("fe80::1 127.0.0.1", SAYS_ADDRS, SAYS_ADDRS); /* link-local, of no link */
+    expect("a.test.:80", "127.0.0.1:80");
+    look_up("fe80::1", SAYS_ADDRS, SAYS_ADDRS);
+    expect("a.test.:80", "[fe80::1]:80");
+}
+
+static void a_failure_keeps_what_was_there(void **state)
+{
+    (void)state;
+    look_up("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    look_up("", SAYS_NXDOMAIN, SAYS_NXDOMAIN);
+    expect("a.test.:80", "10.0.0.1:80(there is no such name)");
+    look_up("", SAYS_NOTHING, SAYS_NXDOMAIN);
+    expect("a.test.:80", "10.0.0.1:80(no DNS server answered in time)");
+    look_up("10.0.0.2", SAYS_ADDRS, SAYS_ADDRS);
+    expect("a.test.:80", "10.0.0.2:80");
+}
+
+static void a_family_that_failed_keeps_its_part(void **state)
+{
+    (void)state;
+    look_up("127.0.0.1 ::1", SAYS_ADDRS, SAYS_ADDRS);
+    look_up("127.0.0.2", SAYS_ADDRS, SAYS_NOTHING);
+    expect("a.test.:80", "127.0.0.2:80 [::1]:80");
+    look_up("127.0.0.2", SAYS_ADDRS, SAYS_ADDRS);
+    expect("a.test.:80", "127.0.0.2:80");
+}
+
+static void hosts_come_before_dns(void **state)
+{
+    (void)state;
+    unsigned before = ns_asked();
+    struct addr addrs[RESOLVE_MAX];
+    const char *why;
+    resolver_add(resolver, STR("localhost:80"));
+    resolver_wait(resolver, 400);
+    assert_true(resolver_get(resolver, STR("localhost:80"), addrs, &why) >= 1);
+    assert_null(why);
+    assert_int_equal(ns_asked(), before);
+}
+
+static void an_heir_begins_with_what_was_known(void **state)
+{
+    (void)state;
+    look_up("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    struct resolver *old = resolver;
+    resolver = resolver_new(&ns.addr, 1);
+    resolver_add(resolver, STR("a.test.:80"));
+    resolver_add(resolver, STR("b.test.:80"));
+    resolver_inherit(resolver, old);
+    resolver_inherit(resolver, NULL);
+    resolver_free(old);
+    ns_say("", SAYS_SERVFAIL, SAYS_NXDOMAIN);
+    resolver_wait(resolver, 3000);
+    expect("a.test.:90", "10.0.0.1:90(Could not contact DNS servers)");
+    expect("b.test.:90", "(Could not contact DNS servers)");
+}
+
+/* TTL 1: a second until it is noticed. */
+static void a_change_is_told_and_another_order_is_none(void **state)
+{
+    (void)state;
+    look_up("10.0.0.1 10.0.0.2", SAYS_ADDRS, SAYS_ADDRS);
+    resolver_watch(resolver, &loop, &ops, &loop);
+    ns_say("10.0.0.2 10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    unsigned before = ns_asked();
+    while (ns_asked() < before + 2)
+        event_base_loop(loop.base, EVLOOP_ONCE);
+    assert_int_equal(changes, 0);
+    ns_say("10.0.0.3", SAYS_ADDRS, SAYS_ADDRS);
+    loop_run(&loop);
+    assert_int_equal(changes, 1);
+    assert_int_equal(failures + founds, 0);
+    expect("a.test.:80", "10.0.0.3:80");
+}
+
+static void a_failure_is_told_once_and_so_is_its_end(void **state)
+{
+    (void)state;
+    look_up("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    resolver_watch(resolver, &loop, &ops, &loop);
+    ns_say("", SAYS_NXDOMAIN, SAYS_NXDOMAIN);
+    loop_run(&loop);
+    assert_int_equal(failures, 1);
+    assert_string_equal(failed_host, "a.test.");
+    assert_string_equal(failed_why, "there is no such name");
+    assert_int_equal(kept, 1);
+    unsigned before = ns_asked();
+    while (ns_asked() < before + 2)
+        event_base_loop(loop.base, EVLOOP_ONCE);
+    ns_say("10.0.0.2", SAYS_ADDRS, SAYS_ADDRS);
+    loop_run(&loop);
+    assert_int_equal(changes, 1);
+    assert_int_equal(founds, 1);
+    assert_int_equal(failures, 1);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    ns_say("10.0.0.1 ::1", SAYS_ADDRS, SAYS_ADDRS);
+    for (unsigned long nth = 1;; nth++) {
+        assert_true(nth < 100);
+        mem_fail_at(nth);
+        struct resolver *one = resolver_new(&ns.addr, 1);
+        int rc = one ? resolver_add(one, STR("a.test.:80")) : -1;
+        if (rc == 0)
+            resolver_wait(one, 50);
+        struct addr addrs[RESOLVE_MAX];
+        const char *why = NULL;
+        size_t n = rc == 0 ? resolver_get(one, STR("a.test.:80"), addrs, &why) : 0;
+        mem_fail_at(0);
+        resolver_free(one);
+        if (n && !why)
+            break;
+        assert_true(n == 0 || why);
+    }
+}
+
+int main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(addresses_need_no_book),
+        T(a_name_is_noted_once_and_serves_every_port),
+        T(both_families_are_used),
+        T(what_has_no_route_is_left_out_unless_nothing_has_one),
+        T(a_failure_keeps_what_was_there),
+        T(a_family_that_failed_keeps_its_part),
+        T(hosts_come_before_dns),
+        T(an_heir_begins_with_what_was_known),
+        T(a_change_is_told_and_another_order_is_none),
+        T(a_failure_is_told_once_and_so_is_its_end),
+        T(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests_name("resolver", tests, ns_start, ns_stop);
+}
