@@ -81,6 +81,12 @@ int sock_error(int fd)
     return -err;
 }
 
+int sock_local(int fd, struct addr *ret)
+{
+    ret->len = sizeof(ret->un);
+    return getsockname(fd, &ret->sa, &ret->len) < 0 ? -errno : 0;
+}
+
 void sock_no_delay(int fd)
 {
     static const int on = 1;

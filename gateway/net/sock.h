@@ -14,6 +14,8 @@ int sock_accept(int fd, int *ret_fd, struct addr *ret_peer);
 int sock_connect(const struct addr *addr, int *ret_fd);
 /* What became of a connection on its way: 0 or -errno. */
 int sock_error(int fd);
+/* Where its other side connected to. 0 or -errno. */
+int sock_local(int fd, struct addr *ret);
 /* TCP_NODELAY; nothing happens on a unix socket. */
 void sock_no_delay(int fd);
 /* The next close sends a reset instead of an orderly end. */

@@ -35,6 +35,7 @@ static void begin(const char *route, const char *peer_ip)
     ex.view = &view;
     ex.peer = &peer;
     ex.client_ip = (struct str){peer.ip, peer.ip_len};
+    ex.upstream = &view.snapshot->conf->upstreams[0];
     ex.cluster = view.snapshot->clusters[0];
     arena_init(&ex.arena, &chunks);
 }
@@ -57,7 +58,8 @@ static enum reason identify(const char *request)
     ex.head = &head;
     enum reason reason = forward_identify(&ex, &offset);
     if (!reason)
-        router_find(view.snapshot->router, 0, ex.host, ex.path, head.method_text, &ex.match);
+        router_find(view.snapshot->router, 0, ex.host, ex.path, head.method_text, &head,
+                    &ex.match);
     return reason;
 }
 
