@@ -168,14 +168,15 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
     /* The admin listener is there from the first moment: it tells that we are starting. */
     if (!gw->snapshot)
         switch_admin(gw, conf);
-    gw->prepare_failed = false;
-    gw->waiting = gw->worker_count;
     return 0;
 }
 
 /* The letters go out once the threads are there. */
 void reload_prepare(struct gateway *gw)
 {
+    gw->prepare_failed = false;
+    gw->warming = true;
+    gw->waiting = gw->worker_count;
     gw->warm_due.on_due = on_warm_due;
     loop_deadline(&gw->loop, &gw->warm_due, WARM_MAX_MS);
     for (unsigned i = 0; i < gw->worker_count; i++)
@@ -242,9 +243,12 @@ static void switch_all(struct gateway *gw)
 
 void reload_on_warm(struct gateway *gw, bool failed)
 {
-    gw->prepare_failed |= failed;
-    if (!gw->next || !gw->waiting || --gw->waiting)
+    if (!gw->warming) /* a late word: the timer went on without it */
         return;
+    gw->prepare_failed |= failed;
+    if (--gw->waiting)
+        return;
+    gw->warming = false;
     deadline_end(&gw->loop.wheel, &gw->warm_due);
     switch_all(gw);
 }

@@ -264,13 +264,22 @@ static void move_pools(struct context *cx)
     }
 }
 
+/* Pools that warm on are not waited for; their word must not count for the next time. */
+static void forget_warming(struct context *cx)
+{
+    cx->on_warm = NULL;
+    for (unsigned i = 0; i < cx->fleet_slots; i++)
+        for (uint32_t k = 0; cx->fleets[i] && k < cx->fleets[i]->cluster->count; k++)
+            pool_forget_warm(cx->fleets[i]->pools[k]);
+}
+
 void context_switch(struct context *cx)
 {
+    forget_warming(cx);
     struct view *old = cx->view;
     cx->view = cx->next;
     move_pools(cx);
     cx->next = NULL;
-    cx->on_warm = NULL; /* whoever waited for it does not any more */
     if (old) {
         old->retired = true;
         old->older = cx->retired;
@@ -285,7 +294,7 @@ void context_forget(struct context *cx)
 {
     struct view *view = cx->next;
     cx->next = NULL;
-    cx->on_warm = NULL;
+    forget_warming(cx);
     drop_fleets(cx);
     view_free(view);
 }

@@ -219,6 +219,20 @@ static void fail_waiter(struct pool *pool, const struct leg_fault *fault)
         waiter->on_failed(waiter, fault);
 }
 
+/* Too many wait: who came last is sent away, not who has waited longest. */
+static void fail_newest(struct pool *pool)
+{
+    struct pool_waiter *waiter =
+        (struct pool_waiter *)((char *)pool->last_waiter - offsetof(struct pool_waiter, next));
+    struct leg_fault fault = {.reason = R_UPSTREAM_OVERFLOW,
+                              .limit = WAITERS_MAX,
+                              .actual = pool->waiting,
+                              .untouched = true,
+                              .silent = true};
+    pool_cancel(waiter);
+    waiter->on_failed(waiter, &fault);
+}
+
 static void back_off(struct pool *pool)
 {
     if (!pool->backoff_ms)
@@ -370,9 +384,11 @@ static void on_refill(struct task *task)
             continue;
         if (rc == -EBUSY && pool->waiting <= WAITERS_MAX)
             break; /* somebody's connection comes back */
-        fault.err = rc == -EBUSY ? 0 : -rc;
-        if (rc == -EBUSY)
-            fault.reason = R_UPSTREAM_OVERFLOW;
+        fault.err = -rc;
+        if (rc == -EBUSY) {
+            fail_newest(pool);
+            continue;
+        }
         if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS)
             fault.reason = R_NO_MEMORY;
         if (rc == -ESHUTDOWN)
@@ -409,6 +425,11 @@ void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg)
     pool->on_warm_arg = arg;
     on_refill(&pool->refill);
     told_warm(pool);
+}
+
+void pool_forget_warm(struct pool *pool)
+{
+    pool->on_warm = NULL;
 }
 
 /* Shares of `n`: they add up to n, the first workers get what is over. */

@@ -49,6 +49,8 @@ void pool_close(struct pool *pool);
 /* Opens connections up to the warm floor. `on_warm` is called once, when the floor stands or
  * every attempt has failed, perhaps at once. */
 void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg);
+/* Nobody waits for on_warm any more. */
+void pool_forget_warm(struct pool *pool);
 
 /* An idle connection, lent (the caller sets the leg and calls h1_client_lend), or NULL: then
  * the waiter is queued and told later in the turn or later, also of a failure. `fresh`: idle
