@@ -22,7 +22,10 @@ class Nameserver:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.bind((host, 0))
         self.address = "%s:%d" % self.socket.getsockname()
+        self.listener = socket.create_server(self.socket.getsockname())
+        self.streams = 0
         threading.Thread(target=self.serve, daemon=True).start()
+        threading.Thread(target=self.serve_streams, daemon=True).start()
 
     def __str__(self):
         return self.address
@@ -44,8 +47,30 @@ class Nameserver:
             except OSError:
                 return
             answer = self.answer(packet)
+            if answer is not None and len(answer) > 512:  # truncated: ask by TCP
+                answer = answer[:2] + bytes([answer[2] | 2]) + answer[3:6] + bytes(6) + \
+                    answer[12:packet.index(b"\0", 12) + 5]
             if answer is not None:
                 self.socket.sendto(answer, client)
+
+    def serve_streams(self):
+        while True:
+            try:
+                stream, _ = self.listener.accept()
+            except OSError:
+                return
+            self.streams += 1
+            threading.Thread(target=self.serve_stream, args=(stream,), daemon=True).start()
+
+    def serve_stream(self, stream):
+        with stream, stream.makefile("rb") as file:
+            while True:
+                size = file.read(2)
+                if len(size) < 2:
+                    return
+                answer = self.answer(file.read(struct.unpack("!H", size)[0]))
+                if answer is not None:
+                    stream.sendall(struct.pack("!H", len(answer)) + answer)
 
     def answer(self, packet):
         labels, at = [], 12
@@ -74,3 +99,4 @@ class Nameserver:
 
     def close(self):
         self.socket.close()
+        self.listener.close()

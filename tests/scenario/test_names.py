@@ -37,7 +37,7 @@ def servers(opened):
     def make(n):
         net = own_host().split(".", 2)[2]  # below own_host()'s, and as much this process's own
         port, made = 0, {}
-        for host in sorted(f"127.{k}.{net}" for k in random.sample(range(1, 64), n)):
+        for host in sorted(f"127.{k}.{net}" for k in random.sample(range(1, 63), n)):
             made[host] = backends.Backend(host, host, port=port)
             port = made[host].port
             opened.append(made[host])
@@ -217,6 +217,55 @@ def test_an_address_without_a_route_fails_no_request(gateway, dns, servers):
     for _ in range(20):
         assert client.get().status == 200
     assert addresses(gw) == list(made)
+
+
+def test_of_very_many_addresses_the_lowest_are_used(gateway, dns):
+    """More than a datagram holds: the answer comes by TCP, in any order."""
+    many = [f"127.0.0.{k}" for k in range(1, 91)]
+    random.shuffle(many)
+    dns.say(NAME, many)
+    gw = gateway(config(9), dns=dns)
+    asked = dns.count(NAME)
+    assert set(addresses(gw)) == {f"127.0.0.{k}" for k in range(1, 65)} and dns.streams
+    dns.say(NAME, many[::-1])
+    until(lambda: dns.count(NAME) >= asked + 4, "asked again")
+    assert "have changed" not in gw.stderr
+
+
+def test_a_server_that_is_down_stays_so_through_changes(gateway, dns, servers):
+    """What is known of a server that stays goes over to the new set."""
+    made, port = servers(2)
+    (a, b), dead = made, f"127.63.{own_host().split('.', 2)[2]}"
+    dns.say(NAME, [a, dead])
+    gw = gateway("workers = 2\n" + config(port, "pool { warm = 2 }"), dns=dns)
+
+    def state():
+        return {s["address"].rsplit(":", 1)[0]: s["state"] for s in gw.upstream("app")}
+
+    assert state() == {a: "up", dead: "down"}
+    dns.say(NAME, [a, b, dead])
+    until(lambda: len(addresses(gw)) == 3, "three addresses")
+    assert state() == {a: "up", b: "up", dead: "down"}
+    late = backends.Backend(dead, "late", port=port)
+    until(lambda: state()[dead] == "up", "it is up")
+    until(lambda: late.opened >= 2, "and warm")
+    late.stop()
+
+
+def test_gauges_are_right_after_changes(gateway, dns, servers, traffic):
+    made, port = servers(3)
+    hosts = list(made)
+    dns.say(NAME, hosts)
+    gw = gateway("workers = 2\n" + config(port, "pool { warm = 4 }"), dns=dns)
+    load = traffic(gw)
+    for now in (hosts[:2], hosts[1:], hosts[:1], hosts):
+        dns.say(NAME, now)
+        load.moved_to(now)
+    load.stop()
+    for host in hosts:
+        until(lambda: gw.upstream("app", f"{host}:{port}")["active"] == 0, "nothing runs")
+        until(lambda: gw.upstream("app", f"{host}:{port}")["idle"] == len(made[host].open),
+              f"idle is what is open: {gw.upstream('app')} {len(made[host].open)}")
 
 
 @pytest.mark.parametrize("args", [(), ("-t",)])

@@ -542,6 +542,57 @@ static void a_retired_pool_serves_and_keeps_nothing(void **state)
     assert_int_equal(opened, 3);
 }
 
+/* What the cluster becomes when its name gets another address, in front of the one it had. */
+static struct cluster *cluster_after(void)
+{
+    struct cluster_spec spec = {.name = "c", .kin = cluster};
+    struct cluster_server servers[2] = {{.addr = addr_of("127.0.0.1:1"), .weight = 1},
+                                        {.addr = addr, .weight = 1}};
+    struct cluster *after = cluster_new(&spec, servers, 2);
+    assert_non_null(after);
+    assert_int_equal(after->kin, cluster->kin);
+    return after;
+}
+
+static void a_shared_pool_moves_with_its_connections(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 2, .idle = 8});
+    warm_up();
+    struct cluster *after = cluster_after();
+    struct pool *shared = pool_share(pool);
+    assert_true(pool_is_of(shared, cluster));
+    pool_move(shared, after, 1);
+    assert_true(pool_is_of(shared, after));
+    close_pool(); /* its first user goes */
+    assert_int_equal(cluster->refs, 1);
+    assert_int_equal(idle, 2);
+    pool = shared;
+    assert_true(take(&a, false));
+    finish(&a, "");
+    assert_int_equal(opened, 2);
+    close_pool();
+    assert_int_equal(after->refs, 1);
+    cluster_unref(after);
+}
+
+static void a_pool_that_is_down_says_so_where_it_moves(void **state)
+{
+    (void)state;
+    close(listening);
+    listening = -1;
+    open_pool((struct cluster_limits){.warm = 1, .idle = 8});
+    warm_up();
+    struct cluster *after = cluster_after();
+    pool_move(pool, after, 1);
+    pool_move(pool, after, 1); /* harmless */
+    assert_int_equal(cluster->servers[0].down, 0);
+    assert_int_equal(after->servers[1].down, 1);
+    close_pool();
+    assert_int_equal(after->servers[1].down, 0);
+    cluster_unref(after);
+}
+
 static void what_is_lent_outlives_the_pool(void **state)
 {
     (void)state;
@@ -621,6 +672,8 @@ int main(void)
         T(a_unix_socket_whose_queue_is_full_refuses),
         T(a_server_that_comes_back_is_warmed_again),
         T(a_retired_pool_serves_and_keeps_nothing),
+        T(a_shared_pool_moves_with_its_connections),
+        T(a_pool_that_is_down_says_so_where_it_moves),
         T(what_is_lent_outlives_the_pool),
         T(a_pool_may_close_while_it_connects),
         T(every_allocation_may_fail),
