@@ -38,6 +38,7 @@ struct acceptor {
      * it: held as if by an exchange. NULL while it is in force. */
     struct view *view;
     uint32_t connections, max_connections; /* 0: no limit */
+    bool proxy_protocol;                   /* connections begin with a PROXY header */
     struct h1_server_config config;
     struct series *gauge;
     struct deadline retry_due;
@@ -53,7 +54,8 @@ struct worker {
     struct acceptor *acceptors;
     struct h1_server *connections;
     uint32_t connection_count;
-    struct slab downstreams;
+    struct arrival *arriving; /* whose PROXY header has not come yet */
+    struct slab downstreams, arrivals, destinations;
     bool draining;
     struct deadline drain_due;
     int drain_step;

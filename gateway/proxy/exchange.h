@@ -15,7 +15,9 @@
 
 /* Who is at the other end of a downstream connection. Lives as long as the connection. */
 struct peer {
-    struct addr addr;
+    struct addr addr; /* the client's; as its PROXY header has it, where there is one */
+    const struct addr *destination; /* of that header; NULL: what the socket says */
+    const struct stream *stream;
     char ip[64]; /* the address as text, without NUL */
     uint8_t ip_len;
 };
@@ -51,7 +53,7 @@ struct exchange {
     struct str path;                /* normal form */
     unsigned path_class;            /* with R_BAD_PATH: what the path was refused for */
     struct str client_ip;           /* behind trusted proxies: whom they name */
-    struct str client_host;         /* the authority that the client asked for */
+    struct str server_host;         /* the Host that goes out, when it names the server */
     bool host_is_new, trace_is_new; /* written by us rather than passed on */
     bool trusted;                   /* the peer is a trusted proxy */
     struct route_match match;

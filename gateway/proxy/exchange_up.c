@@ -113,7 +113,11 @@ static void take(struct exchange *ex, struct h1_client *client)
         }
         if (ex->head->expect_continue && !ex->request.bytes && !ex->request.ended)
             ex->down->ops->send_head(ex->down, &(struct head){.status = 100, .minor = 1});
+    } else {
+        forward_again(ex);
     }
+    if (ex->cluster->proxy_protocol)
+        forward_preface(ex);
     ex->up->ops->send_head(ex->up, ex->head);
     flow_init(&ex->response, ex->up, false);
     flow_connect(&ex->request, ex->up);

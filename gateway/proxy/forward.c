@@ -3,6 +3,8 @@
 #include <errno.h>
 
 #include "http/path.h"
+#include "net/proxy_protocol.h"
+#include "proxy/forwarded.h"
 
 #define ID_MAX 128 /* of a request id that a trusted proxy brings */
 
@@ -42,50 +44,6 @@ static struct str new_id(struct exchange *ex)
     put_hex16(id, context_random(ex->cx));
     put_hex16(id + 16, context_random(ex->cx));
     return (struct str){id, ID_LEN};
-}
-
-static bool is_trusted(const struct exchange *ex, const struct addr *addr)
-{
-    const struct conf_listener *listener = exchange_listener(ex);
-    for (size_t i = 0; i < listener->trusted_count; i++)
-        if (addr_in_range(addr, &listener->trusted[i]))
-            return true;
-    return false;
-}
-
-/* From the right: what trusted hops added, up to the first that is not trusted itself. False:
- * go on with the field before. */
-static bool walk_forwarded_for(struct exchange *ex, struct str value)
-{
-    while (value.n) {
-        const char *comma = memrchr(value.p, ',', value.n);
-        struct str hop =
-            comma ? (struct str){comma + 1, (size_t)(value.p + value.n - comma - 1)} : value;
-        value.n = comma ? (size_t)(comma - value.p) : 0;
-        hop = str_trim(hop);
-        struct addr addr;
-        if (addr_parse_ip(hop, &addr) < 0)
-            return true; /* not an address: what is left of it is anybody's word */
-        char text[ADDR_TEXT];
-        size_t n = addr_put_host(text, &addr);
-        struct str ip = arena_copy(&ex->arena, (struct str){text, n});
-        if (ip.p)
-            ex->client_ip = ip;
-        if (!is_trusted(ex, &addr))
-            return true;
-    }
-    return false;
-}
-
-static void find_client(struct exchange *ex)
-{
-    ex->trusted = is_trusted(ex, &ex->peer->addr);
-    if (!ex->trusted)
-        return;
-    for (uint32_t i = ex->head->count; i-- > 0;)
-        if (ex->head->fields[i].id == F_X_FORWARDED_FOR &&
-            walk_forwarded_for(ex, ex->head->fields[i].value))
-            return;
 }
 
 static bool is_plain(struct str s)
@@ -164,7 +122,7 @@ enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
     ex->log_method = head->method_text;
     ex->log_target_path = head->path;
     ex->log_query = head->query;
-    find_client(ex);
+    forwarded_identify(ex);
     if (!identify_ids(ex) || !identify_host(ex))
         return R_NO_MEMORY;
     enum reason reason = head_strip_hop(head);
@@ -375,15 +333,15 @@ static bool is_twin(struct str name)
 static bool passes(const struct exchange *ex, const struct field *field)
 {
     switch (field->id) {
-    case F_X_FORWARDED_FOR: /* written anew, with the peer behind it */
     case F_X_REQUEST_ID:
     case F_TRACEPARENT:
     case F_EXPECT: /* answered here */
         return false;
+    case F_X_FORWARDED_FOR:
     case F_X_FORWARDED_PROTO:
     case F_X_FORWARDED_HOST:
     case F_FORWARDED:
-        return ex->trusted;
+        return forwarded_passes(ex, field->id);
     case F_TRACESTATE:
         return ex->trace_id.p != NULL && !ex->trace_is_new;
     case F_HOST:
@@ -393,23 +351,6 @@ static bool passes(const struct exchange *ex, const struct field *field)
     default:
         return true;
     }
-}
-
-static struct str forwarded_for(struct exchange *ex, struct head *head)
-{
-    struct str peer = {ex->peer->ip, ex->peer->ip_len};
-    if (!ex->trusted)
-        return peer;
-    struct str all = {NULL, 0};
-    for (uint32_t i = 0; i < head->count; i++) {
-        if (head->fields[i].id != F_X_FORWARDED_FOR)
-            continue;
-        struct str value = head->fields[i].value;
-        all = all.p ? arena_join(&ex->arena, (struct str[]){all, STR(", "), value}, 3) : value;
-        if (!all.p)
-            return all;
-    }
-    return all.n ? arena_join(&ex->arena, (struct str[]){all, STR(", "), peer}, 3) : peer;
 }
 
 static struct str traceparent(struct exchange *ex)
@@ -452,20 +393,34 @@ static bool set_target(struct exchange *ex)
     return path.p && head->target.p;
 }
 
-static bool add_ours(struct exchange *ex, struct str for_value, struct str trace)
+/* The server's own name, as the configuration has it. */
+static struct str server_name(const struct exchange *ex)
+{
+    const struct server *server = &ex->cluster->servers[ex->server];
+    if (server->addr.sa.sa_family == AF_UNIX)
+        return STR("localhost");
+    return str_of(ex->upstream->servers[server->from].text);
+}
+
+static struct str choose_host(struct exchange *ex)
+{
+    struct str host = ex->head->authority;
+    ex->server_host = (struct str){NULL, 0};
+    if (ex->upstream->host == HOST_NAME)
+        return str_of(ex->upstream->host_name);
+    if (ex->upstream->host == HOST_UPSTREAM || !host.n) /* none: HTTP/1.0, but it needs one */
+        host = ex->server_host = server_name(ex);
+    return host;
+}
+
+static bool add_ours(struct exchange *ex, struct str host, const struct forwarded *forwarded,
+                     struct str trace)
 {
     struct head *head = ex->head;
     struct arena *arena = &ex->arena;
-    struct str host = ex->client_host;
     if (ex->host_is_new && head_add_id(head, arena, F_HOST, host) < 0)
         return false;
-    if (!(ex->trusted && head_find(head, F_X_FORWARDED_PROTO)) &&
-        head_add_id(head, arena, F_X_FORWARDED_PROTO, STR("http")) < 0)
-        return false;
-    if (!(ex->trusted && head_find(head, F_X_FORWARDED_HOST)) && host.n &&
-        head_add_id(head, arena, F_X_FORWARDED_HOST, host) < 0)
-        return false;
-    return head_add_id(head, arena, F_X_FORWARDED_FOR, for_value) == 0 &&
+    return forwarded_add(ex, forwarded) &&
            head_add_id(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&
            head_add_id(head, arena, F_TRACEPARENT, trace) == 0 &&
            head_add_id(head, arena, F_VIA,
@@ -475,13 +430,12 @@ static bool add_ours(struct exchange *ex, struct str for_value, struct str trace
 enum reason forward_request(struct exchange *ex)
 {
     struct head *head = ex->head;
-    const struct field *host = head_find(head, F_HOST);
-    ex->host_is_new = !host || !str_eq(host->value, head->authority);
-    ex->client_host = head->authority;
-    if (!head->authority.n) /* HTTP/1.0 without Host; the upstream needs one */
-        ex->client_host = str_of(ex->cluster->servers[ex->server].text);
-    struct str for_value = forwarded_for(ex, head), trace = traceparent(ex);
-    if (!for_value.p || !trace.p)
+    const struct field *given = head_find(head, F_HOST);
+    struct str host = choose_host(ex);
+    ex->host_is_new = !given || !str_eq(given->value, host);
+    struct forwarded forwarded;
+    struct str trace = traceparent(ex);
+    if (!trace.p || !forwarded_make(ex, &forwarded))
         return R_NO_MEMORY;
 
     uint32_t kept = 0;
@@ -489,10 +443,29 @@ enum reason forward_request(struct exchange *ex)
         if (passes(ex, &head->fields[i]))
             head->fields[kept++] = head->fields[i];
     head->count = kept;
-    if (!add_ours(ex, for_value, trace) || !set_target(ex) ||
+    if (!add_ours(ex, host, &forwarded, trace) || !set_target(ex) ||
         !forward_edit(ex, &ex->match.route->request_headers, head))
         return R_NO_MEMORY;
     return R_NONE;
+}
+
+void forward_again(struct exchange *ex)
+{
+    struct field *host = ex->server_host.p ? head_find(ex->head, F_HOST) : NULL;
+    if (host && host->value.p == ex->server_host.p) /* else the route has set another */
+        host->value = ex->server_host = server_name(ex);
+}
+
+void forward_preface(struct exchange *ex)
+{
+    char bytes[PROXY_PROTOCOL_WRITE];
+    struct addr source = forwarded_client(ex), local;
+    const struct addr *destination = ex->peer->destination;
+    if (!destination && sock_local(ex->peer->stream->fd, &local) == 0)
+        destination = &local;
+    stream_write(
+        &ex->client->stream, bytes,
+        proxy_protocol_write(bytes, ex->cluster->proxy_protocol, &source, destination));
 }
 
 /* ---- the response's head ---- */

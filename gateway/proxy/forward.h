@@ -17,6 +17,11 @@ bool forward_name(struct exchange *ex);
  * traceparent in, the route's edits and rewrite. Once for each exchange. */
 enum reason forward_request(struct exchange *ex);
 
+/* Before it goes to another server: a Host that names the server names that one. */
+void forward_again(struct exchange *ex);
+/* The PROXY header in front of the request, on a connection that is nobody else's. */
+void forward_preface(struct exchange *ex);
+
 /* Makes a response's head what the client gets. Interim ones too. R_NONE or R_NO_MEMORY. */
 enum reason forward_response(struct exchange *ex, struct head *head);
 
