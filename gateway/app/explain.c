@@ -63,7 +63,7 @@ static bool parse(const char *text, struct arena *arena, struct question *ret)
 {
     struct str all = str_of(text);
     size_t line = span_until(all, "\n");
-    struct str rest = {all.p, line};
+    struct str rest = {all.p, line && all.p[line - 1] == '\r' ? line - 1 : line};
     if (!parse_fields((struct str){all.p + line, all.n - line}, arena, &ret->head))
         return false;
     size_t n = span_until(rest, " ");

@@ -127,6 +127,29 @@ def test_explain(conf):
     assert run("-c", path, "--explain", "GET http://other:18080/x")[1].count("rest")
 
 
+def test_explain_conditions_and_splits(conf):
+    path = conf('listener "http" { listen = {"127.0.0.1:18080"} }\n'
+                'upstream "stable" { server "127.0.0.1:9" {} }\n'
+                'upstream "canary" { server "127.0.0.1:8" {} }\n'
+                'route "new" { match_header "X-Canary" { equals = "1" } upstream = canary }\n'
+                'route "old" { match_query "v" { equals = "1" } upstream = stable }\n'
+                'route "rest" { split { stable = 95 canary = 5 } }\n')
+
+    def said(request):
+        status, text, _ = run("-c", path, "--explain", request)
+        assert status == 0
+        return text
+
+    assert "\"new\"" in said("GET http://h/\nX-Canary: 1") and \
+        'upstream "canary"\n' in said("GET http://h/\r\nX-Canary: 1\r\n\r\n")
+    text = said("GET http://h/?v=1#x")
+    assert 'asks for more: match_header "X-Canary" { equals = "1" }' in text
+    assert 'upstream "stable"\n' in text
+    assert 'split: upstream "stable" 95 of 100, upstream "canary" 5 of 100, by turns' in \
+        said("GET http://h/")
+    assert run("-c", path, "--explain", "GET /\nno field")[0] == 2
+
+
 def test_broken_file_at_start(conf):
     path = conf(BROKEN)
     status, text, _ = run("-c", path)

@@ -67,6 +67,60 @@ def test_client_address_is_the_last_one_not_trusted(gateway, upstream):
     assert gw.wait_log()[0]["client_ip"] == "5.5.5.5"
 
 
+def test_forwarded_as_rfc_7239_has_it(gateway, upstream):
+    up = upstream()
+    gw = gateway(TRUST.replace("listen =", "forwarded = rfc7239  listen ="), app=up)
+    request = seen(gw, up, 'Forwarded: for="[2001:db8::1]";proto=https, for=8.8.8.8', host="h:80")
+    assert request.get("Forwarded") == 'for="[2001:db8::1]";proto=https, for=8.8.8.8, ' \
+        'for=127.0.0.1;host="h:80";proto=http'
+    assert not any(name.startswith("x-forwarded") for name in request.names)
+    assert gw.wait_log()[0]["client_ip"] == "8.8.8.8"
+
+
+def test_forwarded_both_ways(gateway, upstream):
+    up = upstream()
+    gw = gateway(ONE.replace("listen =", "forwarded = both  listen ="), app=up)
+    request = seen(gw, up, "Forwarded: for=6.6.6.6", "X-Forwarded-For: 6.6.6.6")
+    assert request.get("Forwarded") == "for=127.0.0.1;host=test;proto=http"
+    assert request.get("X-Forwarded-For") == "127.0.0.1"
+    assert gw.wait_log()[0]["client_ip"] == "127.0.0.1"
+
+
+def test_trusted_clients_of_a_unix_socket(gateway, upstream, tmp_path):
+    up = upstream()
+    path = f"unix:{tmp_path}/in.sock"
+    gw = gateway(ONE.replace("listen =", 'trusted_proxies = {"unix:", "fd00::/8"}  listen ='),
+                 app=up, http=path)
+    request = seen(gw, up, "X-Forwarded-For: 2001:db8::5, fd00::7")
+    assert request.get("X-Forwarded-For").startswith("2001:db8::5, fd00::7, ")
+    assert gw.wait_log()[0]["client_ip"] == "2001:db8::5"
+
+
+@pytest.mark.parametrize("option, host", [("pass", "shop.example"), ("inner.example:8080",) * 2,
+                                          ("upstream", None)])
+def test_host_passed_or_set(gateway, upstream, option, host):
+    up = upstream()
+    gw = gateway(ONE.replace('server "@app@"', f'host = "{option}" server "@app@"'), app=up)
+    request = seen(gw, up, host="shop.example")
+    assert request.get("Host") == (host or str(up))
+    assert request.get("X-Forwarded-Host") == "shop.example"
+
+
+def test_host_of_the_server_that_a_retry_goes_to(gateway, upstream):
+    one, two = upstream(), upstream(unix=True)
+    gw = gateway(ONE.replace('server "@app@" {}',
+                             'host = upstream server "@one@" {} server "@two@" {}'), one=one, two=two)
+    client = gw.client()
+    client.send("GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+    conn = one.accept()
+    assert conn.expect().get("Host") == str(one)
+    conn.reset()
+    conn = two.accept()
+    assert conn.expect().get("Host") == "localhost"
+    conn.respond()
+    assert client.response().status == 200
+
+
 def test_request_ids_differ_and_are_in_the_log(pair):
     gw, up = pair
     ids = {seen(gw, up).get("X-Request-Id") for _ in range(5)}

@@ -64,6 +64,60 @@ def test_file_order_decides_last(gateway):
     assert which(gw, "/x", method="POST") == "second"
 
 
+def condition(kind, name, test):
+    return {f'match_{kind} "{name}" {{ {test} }} path': '"/x"'}
+
+
+def test_header_conditions(gateway):
+    gw = gateway(HTTP + say("any", path='"/x"') +
+                 say("one", **condition("header", "X-Canary", 'equals = "1"')) +
+                 say("some", **condition("header", "X-Canary", "present = true")) +
+                 say("regex", **condition("header", "Accept", r"regex = 'v[23]\+json$'")) +
+                 say("absent", **condition("header", "User-Agent", "present = false"),
+                     methods="{PUT}"))
+    for fields, name in (((), "any"), ((("x-canary", "1"),), "one"), ((("X-Canary", "11"),), "some"),
+                         ((("X-Canary", ""),), "some"),
+                         ((("X-Canary", "2"), ("X-Canary", "1")), "one"),
+                         ((("Accept", "application/v3+json"),), "regex"),
+                         ((("Accept", "application/v4+json"),), "any")):
+        assert which(gw, "/x", fields=fields) == name, fields
+    assert which(gw, "/x", method="PUT") == "absent"
+    assert which(gw, "/x", method="PUT", fields=[("User-Agent", "t")]) == "any"
+
+
+def test_query_conditions(gateway):
+    gw = gateway(HTTP + say("any", path='"/x"') +
+                 say("two", **condition("query", "v", 'equals = "a b"')) +
+                 say("digits", **condition("query", "id", "regex = '^[0-9]+$'")) +
+                 say("debug", **condition("query", "debug", "present = true")))
+    for query, name in (("", "any"), ("?v=a+b", "two"), ("?x=1&v=a%20b", "two"), ("?v=a", "any"),
+                        ("?id=12", "digits"), ("?id=1%32", "digits"), ("?id=", "any"),
+                        ("?debug", "debug"), ("?debug=0", "debug"), ("?de%62ug", "debug")):
+        assert which(gw, "/x" + query) == name, query
+
+
+def test_more_conditions_win_and_a_wrong_method_only_counts_where_they_hold(gateway):
+    gw = gateway(HTTP + say("get", path='"/x"', methods="{GET}") +
+                 say("both", **condition("header", "X-A", 'equals = "1"'), methods="{GET}") +
+                 say("put", **condition("header", "X-A", 'equals = "1"'), methods="{PUT}"))
+    assert which(gw, "/x") == "get"
+    assert which(gw, "/x", fields=[("X-A", "1")]) == "both"
+    assert which(gw, "/x", method="PUT", fields=[("X-A", "1")]) == "put"
+    assert gw.get("/x", method="PUT").get("Allow") == "GET"
+    allow = gw.get("/x", method="POST", fields=[("X-A", "1")]).get("Allow")
+    assert set(allow.split(", ")) == {"GET", "PUT"}
+
+
+def test_a_cruel_expression_costs_no_time(gateway):
+    gw = gateway(HTTP + say("any", path='"/x"') +
+                 say("cruel", **condition("header", "X-A", "regex = '^(a|a)*$'")))
+    before = gw.cpu_seconds()
+    for _ in range(20):
+        assert which(gw, "/x", fields=[("X-A", "a" * 60 + "!")]) == "any"
+    assert gw.cpu_seconds() - before < 2
+    assert which(gw, "/x", fields=[("X-A", "aaaa")]) == "cruel"
+
+
 def test_routes_of_one_listener(gateway):
     gw = gateway(HTTP + 'listener "inner" { listen = {"@inner@"} }\n' +
                  say("outer", path='"/x"', listener="{http}") + say("both", path='"/both"') +
@@ -158,6 +212,29 @@ def test_captures_cannot_split_a_header(gateway, upstream):
     assert gw.get("/u/a%0d%0aX-Evil:1").status == 400
 
 
+@pytest.mark.parametrize("hostile", ["a\tb", "caf\xe9", "\xff\xfe", "{id}", "x: y", "%0d%0aX: 1",
+                                     "\x80\x0b"[:1]])
+def test_hostile_values_stay_in_their_header(gateway, upstream, hostile):
+    request, _ = forwarded(
+        gateway, upstream, 'path = "/u/{id}" request_headers { set = {"X-A: <{header:X-In}>", '
+        '"X-B: {host}|{id}|{path}"} }', "/u/1", fields=[f"X-In: {hostile}", "X-Last: 1"])
+    assert request.get("X-A") == f"<{hostile}>".replace("\t", " ") or \
+        request.get("X-A") == f"<{hostile}>"
+    assert request.get("X-B") == "test|1|/u/1"
+    assert request.get("X-Last") == "1" and not request.has("X")
+
+
+@pytest.mark.parametrize("line_end", ["\r", "\n", "\0", "\r\n "])
+def test_line_ends_in_a_value_are_refused_before_they_get_anywhere(gateway, upstream, line_end):
+    up = upstream()
+    gw = gateway(HTTP + APP + 'route "r" { upstream = app '
+                 'request_headers { set = {"X-A: {header:X-In}"} } }', app=up)
+    client = gw.client()
+    client.send(f"GET / HTTP/1.1\r\nHost: test\r\nX-In: a{line_end}X-Evil: 1\r\n\r\n")
+    assert client.response().status == 400
+    up.expect_no_connection(0.1)
+
+
 def test_respond(gateway):
     gw = gateway(HTTP + r'''route "health" { path = "/ping"
     respond { status = 200  type = "application/json"  body = "{\"ok\":true}" } }
@@ -182,13 +259,68 @@ def test_respond_to_head_and_after_a_body(gateway):
     assert client.get().body == b"x"
 
 
+@pytest.mark.parametrize("type, body, header, expected", [
+    ("application/json", '{"you": "{header:X-In}"}', 'a"b\\c\t', b'{"you": "a\\u0022b\\u005cc"}'),
+    ("text/html", "<p>{header:X-In}</p>", "<script>'\"&", b"<p>&lt;script&gt;&#39;&#34;&amp;</p>"),
+    ("text/plain", "{header:X-In} {path} {{x}", "<b>", b"<b> /r {x}"),
+    ("application/problem+json", "{header:X-None}", "x", b""),
+])
+def test_respond_escapes_for_its_content_type(gateway, type, body, header, expected):
+    gw = gateway(HTTP + f"""route "r" {{ respond {{ type = "{type}"  body = '{body}' }} }}""")
+    assert gw.get("/r", fields=[("X-In", header)]).body == expected
+
+
+def test_respond_with_a_file(gateway, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_bytes(b"<h1>{path} \xff\0</h1>\n")
+    config = HTTP + f'route "r" {{ respond {{ status = 503 type = "text/html" file = "{page}" }} }}'
+    gw = gateway(config)
+    response = gw.get("/r")
+    assert response.status == 503 and response.body == b"<h1>{path} \xff\0</h1>\n"
+    page.write_bytes(b"new")
+    assert gw.get("/r").body.startswith(b"<h1>")
+    gw.reload(config + "\n# again\n")
+    assert gw.get("/r").body == b"new"
+    page.unlink()
+    state = gw.reload(config, ok=False)
+    assert "cannot read" in state["last_reload"]["faults"][0]["message"]
+    assert gw.get("/r").body == b"new"
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirect(gateway, status):
     gw = gateway(HTTP + f'route "old" {{ path = "/v1/{{rest...}}" '
                  f'redirect {{ status = {status}  to = "/v2/{{rest}}" }} }}')
     response = gw.get("/v1/a/b?c=d")
     assert response.status == status
-    assert response.get("Location") in ("/v2/a/b?c=d", "/v2/a/b")
+    assert response.get("Location") == "/v2/a/b?c=d"
+    assert gw.get("/v1/a").get("Location") == "/v2/a"
+
+
+@pytest.mark.parametrize("to, target, location", [
+    ("/{rest}", "//evil.example/x", "/evil.example/x"),
+    ("/{rest}", "///evil.example", "/evil.example"),
+    ("{path}", "//evil.example/", "/evil.example/"),
+    ("/{rest}", "/%2f%2fevil.example", None),
+    ("/{rest}", "/\\evil.example", None),
+    ("/{rest}", "/%5cevil.example", None),
+    ("/in?next={header:X-In}", "/a?b=c", "/in?next=%0d&b=c"),
+    ("https://{host}/{rest}", "/a", "https://test/a"),
+])
+def test_redirect_is_not_open(gateway, to, target, location):
+    """What a client puts into the path never names another host."""
+    gw = gateway(HTTP + f'route "r" {{ redirect {{ status = 307  to = "{to}" }} }}')
+    response = gw.get(target, fields=[("X-In", "%0d")])
+    if location is None:
+        assert response.status == 400
+    else:
+        assert response.get("Location") == location.replace("%0d", "%250d")
+
+
+def test_redirect_joins_queries(gateway):
+    gw = gateway(HTTP + 'route "r" { redirect { to = "/x?a=1" } }')
+    assert gw.get("/?b=2").get("Location") == "/x?a=1&b=2"
+    assert gw.get("/?").get("Location") in ("/x?a=1&", "/x?a=1")
 
 
 def test_redirect_to_another_host(gateway):
@@ -206,6 +338,24 @@ def test_no_access_log_for_a_route(gateway):
     gw.get("/quiet")
     gw.get("/loud")
     assert {line["route"] for line in gw.wait_log(2)} == {"loud"}
+
+
+def test_timeout_and_body_limit_of_a_route(gateway, upstream, backend):
+    up, big = upstream(), backend()
+    gw = gateway(HTTP + APP + 'upstream "big" { server "@big@" {} }\n'
+                 'route "quick" { path = "/quick" upstream = app timeout = 200ms }\n'
+                 'route "small" { path = "/small" upstream = app body_bytes = 10 }\n'
+                 'route "large" { path = "/large" upstream = big body_bytes = 0 }\n', app=up, big=big)
+    client = gw.client()
+    client.send("GET /quick HTTP/1.1\r\nHost: test\r\n\r\n")
+    up.accept().expect()
+    assert client.response().status == 504
+    gw.wait_log(reason="upstream.timeout_total", route="quick")
+    response = gw.get("/small", method="POST", body=b"x" * 11)
+    assert response.status == 413
+    assert json.loads(response.body)["limit"] == 10
+    assert gw.get("/large", method="POST", body=b"x" * 11000000).status == 200
+    assert big.requests == [("POST", "/large", 11000000)]
 
 
 def test_the_route_is_in_log_and_metric(gateway):
