@@ -380,7 +380,7 @@ static void configure_acceptor(struct acceptor *acceptor, const char *name)
         .limits = {conf->limits.header_bytes, conf->limits.headers, conf->limits.target_bytes},
         .requests = conf->limits.requests_per_connection,
         .timeouts = {conf->timeouts.header, conf->timeouts.body, conf->timeouts.idle,
-                     conf->timeouts.write},
+                     conf->timeouts.write, conf->timeouts.rate, conf->timeouts.rate_window},
     };
     acceptor_arm(acceptor);
 }

@@ -56,6 +56,7 @@ struct conf_listener {
     } limits;
     struct {
         uint32_t header, body, idle, write;
+        uint32_t rate, rate_window; /* bytes per second over so many ms; rate 0: none */
     } timeouts;
     unsigned path_allow; /* enum path_class bits */
 };

@@ -154,7 +154,11 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
     put_time(out, "    body", listener->timeouts.body);
     put_time(out, "    idle", listener->timeouts.idle);
     put_time(out, "    write", listener->timeouts.write);
-    fputs("  }\n}\n", out);
+    put_size(out, "    rate", listener->timeouts.rate);
+    put_time(out, "    rate_window", listener->timeouts.rate_window);
+    fputs("  }\n", out);
+    paths_put(listener->path_allow, out);
+    fputs("}\n", out);
 }
 
 static void put_hash_on(FILE *out, const char *name, enum conf_hash_on on, const char *key)

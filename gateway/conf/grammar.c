@@ -42,7 +42,25 @@ static cfg_opt_t listener_limits[] = {
 };
 
 static cfg_opt_t listener_timeouts[] = {
-    ONE(GRAMMAR_PLACE), ONE("header"), ONE("body"), ONE("idle"), ONE("write"), CFG_END(),
+    ONE(GRAMMAR_PLACE), ONE("header"), ONE("body"),        ONE("idle"),
+    ONE("write"),       ONE("rate"),   ONE("rate_window"), CFG_END(),
+};
+
+static cfg_opt_t paths[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("encoded_slash"),
+    ONE("backslash"),
+    ONE("encoded_nul"),
+    ONE("encoded_control"),
+    ONE("encoded_dot"),
+    ONE("encoded_delimiter"),
+    ONE("bad_utf8"),
+    ONE("overlong_utf8"),
+    ONE("dot_segment"),
+    ONE("dots_behind_double_slash"),
+    ONE("double_slash"),
+    ONE("parameter"),
+    CFG_END(),
 };
 
 static cfg_opt_t listener[] = {
@@ -53,6 +71,7 @@ static cfg_opt_t listener[] = {
     ONE("proxy_protocol"),
     SECTION("limits", listener_limits),
     SECTION("timeouts", listener_timeouts),
+    SECTION("paths", paths),
     CFG_END(),
 };
 

@@ -66,6 +66,8 @@ static void timeouts_compile(struct load *load, cfg_t *sec, struct conf_listener
     value_time(load, sec, "body", 1, DAY_MS, &ret->timeouts.body);
     value_time(load, sec, "idle", 1, DAY_MS, &ret->timeouts.idle);
     value_time(load, sec, "write", 1, DAY_MS, &ret->timeouts.write);
+    value_size32(load, sec, "rate", 0, 1u << 30, &ret->timeouts.rate);
+    value_time(load, sec, "rate_window", 100, DAY_MS, &ret->timeouts.rate_window);
 }
 
 static void forwarded_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
@@ -88,6 +90,8 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
     ret->timeouts.body = 30000;
     ret->timeouts.idle = 60000;
     ret->timeouts.write = 30000;
+    ret->timeouts.rate = 240;
+    ret->timeouts.rate_window = 10000;
     ret->path_allow = PATH_ALLOW_DEFAULT;
     listen_compile(load, sec, ret);
     trusted_compile(load, sec, ret);
@@ -96,4 +100,6 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
         limits_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))
         timeouts_compile(load, sub, ret);
+    if ((sub = value_section(sec, "paths")))
+        ret->path_allow = paths_compile(load, sub, ret->path_allow);
 }

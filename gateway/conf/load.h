@@ -146,6 +146,9 @@ void globals_compile(struct load *load, cfg_t *top);
 bool address_compile(struct load *load, const char *what, const struct value *value,
                      struct addr *ret);
 void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret);
+/* paths.c. What a listener lets pass: `allow` without what the section says otherwise. */
+unsigned paths_compile(struct load *load, cfg_t *sec, unsigned allow);
+void paths_put(unsigned allow, FILE *out); /* as a section, indented by two */
 void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
 /* client_ip, header:NAME, cookie:NAME, or path where `path` says so. */
 void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,

@@ -112,7 +112,7 @@ static const char *normal_fault(struct load *load, const char *path)
     }
     literal.p = plain;
     int err =
-        path_normalise(literal, PATH_ALLOW_DEFAULT, &load->conf->arena, &normal, &cls, &offset);
+        path_normalise(literal, PATH_ALLOW_PATTERN, &load->conf->arena, &normal, &cls, &offset);
     if (err == -EINVAL)
         return "a path with bad or ambiguous escapes never matches";
     load->no_memory |= err != 0;

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#define LINGER_MAX      (1024u * 1024)
+#define LINGER_MAX      (16u * 1024 * 1024)
 #define LINGER_MS       2000
 #define PROBE_MS        300  /* from a client's FIN to asking whether it is still there */
 #define LAST_CALL_MS    1000 /* for the first request of a connection that is to close */
@@ -64,6 +64,40 @@ void h1_server_linger(struct h1_server *server)
     loop_deadline(server->stream.loop, &server->read_due, LINGER_MS);
     stream_skip(&server->stream, stream_unread(&server->stream).n);
     stream_resume(&server->stream);
+}
+
+/* ---- how fast ---- */
+
+static void pace_begin(struct pace *pace, uint64_t now, uint64_t total)
+{
+    *pace = (struct pace){now, now, total, total};
+}
+
+/* How many ms may pass until the next look, 0: for ever. `still`: the most without a byte. */
+static uint64_t pace_wait(uint64_t still, uint64_t quiet, uint64_t age,
+                          const struct h1_server_config *config)
+{
+    uint64_t wait = still ? still - quiet : 0;
+    uint64_t left = config->timeouts.rate_window - age;
+    return config->timeouts.rate && (!wait || left < wait) ? left : wait;
+}
+
+/* As above; -1: nothing moved for `still` ms, or too little in a window. */
+static int64_t pace_check(struct pace *pace, uint64_t now, uint64_t total, uint32_t still,
+                          const struct h1_server_config *config)
+{
+    uint64_t quiet = (now - pace->moved_at) / NS_PER_MS;
+    uint64_t age = (now - pace->window_at) / NS_PER_MS;
+    if (still && quiet >= still)
+        return -1;
+    if (config->timeouts.rate && age >= config->timeouts.rate_window) {
+        if ((total - pace->window_bytes) * 1000 < config->timeouts.rate * age)
+            return -1;
+        pace->window_at = now;
+        pace->window_bytes = total;
+        age = 0;
+    }
+    return (int64_t)pace_wait(still, quiet, age, config);
 }
 
 /* ---- the request arrives ---- */
@@ -150,7 +184,7 @@ static void take_head(struct h1_server *server, size_t n)
     server->chunked_in = head->framing == FRAMING_CHUNKED;
     server->body_left = head->framing == FRAMING_LENGTH ? head->length : 0;
     h1_chunk_init(&server->chunk);
-    loop_deadline(server->stream.loop, &server->read_due, config->timeouts.body);
+    h1_server_await_body(server);
     server->leg.events->on_head(&server->leg, head);
     if (server->state == SERVER_BODY && !server->chunked_in && !server->body_left)
         request_complete(server, NULL);
@@ -198,10 +232,12 @@ static bool deliver_body(struct h1_server *server, size_t n)
     return server->state == SERVER_BODY;
 }
 
-void h1_server_touch_body(struct h1_server *server)
+void h1_server_await_body(struct h1_server *server)
 {
+    const struct h1_server_config *config = server->ops->config(server);
+    pace_begin(&server->in, server->stream.loop->now, server->stream.read_total);
     loop_deadline(server->stream.loop, &server->read_due,
-                  server->ops->config(server)->timeouts.body);
+                  pace_wait(config->timeouts.body, 0, 0, config));
 }
 
 static void read_trailers(struct h1_server *server)
@@ -253,7 +289,7 @@ static void read_chunked(struct h1_server *server)
         if (server->chunk.state == CHUNK_TRAILERS)
             server->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&server->stream, (size_t)n - data.n);
-        h1_server_touch_body(server);
+        server->in.moved_at = server->stream.loop->now;
         if (data.n && !deliver_body(server, data.n))
             return;
     }
@@ -267,7 +303,7 @@ static void read_length(struct h1_server *server)
     if (n > server->body_left)
         n = (size_t)server->body_left;
     server->body_left -= n;
-    h1_server_touch_body(server);
+    server->in.moved_at = server->stream.loop->now;
     if (deliver_body(server, n) && !server->body_left)
         request_complete(server, NULL);
 }
@@ -376,13 +412,26 @@ static void on_error(struct stream *stream, int err)
     h1_server_gone(server, err == ENOMEM ? R_NO_MEMORY : R_CLIENT_ABORT, err);
 }
 
+/* What the peer has taken: more than the kernel has from us less what it still holds. */
+static uint64_t taken_by_peer(const struct stream *stream)
+{
+    return stream->written_total - stream_unacked(stream);
+}
+
+/* A kernel that holds much says for long that it takes no more, while the peer reads. */
+static uint64_t write_look_ms(struct h1_server *server)
+{
+    const struct h1_server_config *config = server->ops->config(server);
+    return pace_wait(config->timeouts.write ? config->timeouts.write / 4 + 1 : 0, 0, 0, config);
+}
+
 static void on_pending(struct stream *stream)
 {
     struct h1_server *server = server_of_stream(stream);
-    if (!deadline_is_on(&server->write_due) || server->written_mark != stream->written_total)
-        loop_deadline(stream->loop, &server->write_due,
-                      server->ops->config(server)->timeouts.write);
-    server->written_mark = stream->written_total;
+    if (!deadline_is_on(&server->write_due)) {
+        pace_begin(&server->out, stream->loop->now, taken_by_peer(stream));
+        loop_deadline(stream->loop, &server->write_due, write_look_ms(server));
+    }
     if (stream->pending < LEG_LOW && server->leg.events)
         server->leg.events->on_room(&server->leg);
 }
@@ -426,6 +475,17 @@ static void probe(struct h1_server *server)
     loop_deadline(server->stream.loop, &server->read_due, PROBE_ANSWER_MS);
 }
 
+static void look_at_body(struct h1_server *server)
+{
+    const struct h1_server_config *config = server->ops->config(server);
+    int64_t wait = pace_check(&server->in, server->stream.loop->now, server->stream.read_total,
+                              config->timeouts.body, config);
+    if (wait >= 0)
+        loop_deadline(server->stream.loop, &server->read_due, (uint64_t)wait);
+    else
+        bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_BODY});
+}
+
 static void on_read_due(struct deadline *deadline)
 {
     struct h1_server *server =
@@ -437,14 +497,23 @@ static void on_read_due(struct deadline *deadline)
     else if (server->state != SERVER_BODY)
         h1_server_close_now(server, false);
     else if (!server->stream.paused) /* else it is we who make it wait */
-        bad(server, &(struct h1_fault){.reason = R_CLIENT_TIMEOUT_BODY});
+        look_at_body(server);
 }
 
 static void on_write_due(struct deadline *deadline)
 {
     struct h1_server *server =
         (struct h1_server *)((char *)deadline - offsetof(struct h1_server, write_due));
-    h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
+    const struct h1_server_config *config = server->ops->config(server);
+    struct loop *loop = server->stream.loop;
+    uint64_t taken = taken_by_peer(&server->stream);
+    if (taken != server->out.seen)
+        server->out.moved_at = loop->now;
+    server->out.seen = taken;
+    if (pace_check(&server->out, loop->now, taken, config->timeouts.write, config) >= 0)
+        loop_deadline(loop, &server->write_due, write_look_ms(server));
+    else
+        h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
 }
 
 int h1_server_open(struct h1_server *server, struct loop *loop, int fd,

@@ -21,6 +21,7 @@ struct h1_server_config {
     uint32_t requests; /* per connection; 0: no limit */
     struct {
         uint32_t header, body, idle, write; /* ms, 0: none */
+        uint32_t rate, rate_window;         /* bytes a second over so many ms; rate 0: none */
     } timeouts;
 };
 
@@ -49,6 +50,13 @@ enum server_state {
     SERVER_CLOSED,
 };
 
+/* How fast bytes come or go, looked at when a deadline is due: on the way they cost a store. */
+struct pace {
+    uint64_t moved_at;                /* ns: the last byte */
+    uint64_t window_at, window_bytes; /* when the window began, and the total then */
+    uint64_t seen;                    /* total when it was last looked at */
+};
+
 enum server_answer { ANSWER_NONE, ANSWER_HEAD, ANSWER_ENDED, ANSWER_ABORTED };
 
 struct h1_server {
@@ -62,11 +70,11 @@ struct h1_server {
     bool keep_alive; /* of this request */
     bool closing;    /* the owner wants no further request */
     bool chunked_out, chunked_in, head_request, old_client /* HTTP/1.0 */, expects, lf_seen;
-    bool probed;        /* a client that half-closed was asked whether it is there */
-    bool until_close;   /* the answer's end is the connection's */
-    uint32_t requests;  /* begun on this connection */
-    uint64_t body_left; /* of a request with Content-Length; of what is drained */
-    uint64_t written_mark;
+    bool probed;         /* a client that half-closed was asked whether it is there */
+    bool until_close;    /* the answer's end is the connection's */
+    uint32_t requests;   /* begun on this connection */
+    uint64_t body_left;  /* of a request with Content-Length; of what is drained */
+    struct pace in, out; /* of a body that comes; of an answer that waits to be taken */
     struct h1_scan scan;
     struct h1_chunk chunk;
     struct deadline read_due, write_due;

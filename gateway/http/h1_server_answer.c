@@ -123,7 +123,7 @@ void h1_server_on_turn(struct task *task)
     server->leg.events = NULL;
     if (server->state == SERVER_BODY && server->keep_alive) {
         server->state = SERVER_DRAIN;
-        h1_server_touch_body(server);
+        h1_server_await_body(server);
         stream_resume(&server->stream);
         h1_server_read_drain(server);
     } else if (server->state != SERVER_CLOSED) {
@@ -163,7 +163,7 @@ static void leg_resume(struct leg *leg)
 {
     struct h1_server *server = h1_server_of(leg);
     if (server->state == SERVER_BODY)
-        h1_server_touch_body(server);
+        h1_server_await_body(server);
     /* With the request complete there is still its client's end to be seen. */
     if (server->state >= SERVER_BODY && server->state <= SERVER_TUNNEL)
         stream_resume(&server->stream);

@@ -10,7 +10,7 @@ void h1_server_close_now(struct h1_server *server, bool reset);
 void h1_server_gone(struct h1_server *server, enum reason reason, int err);
 /* Closes so that what was written still arrives. */
 void h1_server_linger(struct h1_server *server);
-void h1_server_touch_body(struct h1_server *server); /* a body's timer starts anew */
+void h1_server_await_body(struct h1_server *server); /* it is the client's turn to send */
 void h1_server_read_drain(struct h1_server *server);
 
 /* h1_server_answer.c: the answer's side */

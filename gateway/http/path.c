@@ -17,6 +17,8 @@ struct walk {
 
     size_t segment, raw_segment; /* where the segment under way begins, in out and in raw */
     bool has_encoded_dot;        /* in this segment */
+    bool has_parameter;          /* in this segment, dropped */
+    bool has_empty;              /* a segment before this one was empty */
     size_t utf8_left;            /* escapes that belong to a sequence that was looked at */
     size_t percent;              /* where the last %25 stands in raw ... */
     int after_percent;           /* ... and the hex digits put out since; -1: not following */
@@ -40,6 +42,10 @@ static int check(struct walk *w, unsigned cls, size_t at)
 
 static void put(struct walk *w, char c)
 {
+    if (w->has_parameter) {
+        w->changes = true;
+        return;
+    }
     if (w->out)
         w->out[w->len] = c;
     else if (w->raw.p[w->len] != c)
@@ -90,6 +96,20 @@ static unsigned class_of_escaped(int byte)
     }
 }
 
+/* The first bytes of a character in more bytes than it needs, which lenient decoders take for
+ * the "/" or "." that it would be in one. */
+static bool is_overlong(const char *bytes, size_t n)
+{
+    unsigned char first = n ? (unsigned char)bytes[0] : 0;
+    unsigned char second = n > 1 ? (unsigned char)bytes[1] : 0;
+
+    if (second < 0x80 || second > 0xbf)
+        return false;
+    return first == 0xc0 || first == 0xc1 || (first == 0xe0 && second < 0xa0) ||
+           (first == 0xf0 && second < 0x90) || (first == 0xf8 && second < 0x88) ||
+           (first == 0xfc && second < 0x84);
+}
+
 /* Whether the escapes from here on are one character (RFC 3629). */
 static int check_utf8(struct walk *w)
 {
@@ -105,7 +125,7 @@ static int check_utf8(struct walk *w)
         bytes[n++] = (char)byte;
     len = utf8_len(bytes, n);
     if (len == 0)
-        return check(w, PATH_BAD_UTF8, w->at);
+        return check(w, is_overlong(bytes, n) ? PATH_OVERLONG : PATH_BAD_UTF8, w->at);
     w->utf8_left = len - 1;
     return 0;
 }
@@ -146,7 +166,7 @@ static unsigned dots_of(const struct walk *w, bool *ret_disguised)
 
     if (semicolon)
         n = (size_t)(semicolon - p);
-    *ret_disguised = w->has_encoded_dot || semicolon;
+    *ret_disguised = w->has_encoded_dot || w->has_parameter || semicolon;
     if (n == 1 && p[0] == '.')
         return 1;
     return n == 2 && p[0] == '.' && p[1] == '.' ? 2 : 0;
@@ -170,6 +190,8 @@ static int end_segment(struct walk *w, bool *ret_resolved)
     w->changes = true;
     w->len = w->segment;
     if (dots == 2) {
+        if (w->has_empty && (err = check(w, PATH_DOTS_BEHIND_EMPTY, w->raw_segment)) < 0)
+            return err;
         if (w->len <= 1)
             return refuse(w, 0, w->raw_segment);
         for (w->len--; w->out && w->out[w->len - 1] != '/'; w->len--)
@@ -183,14 +205,19 @@ static int walk_slash(struct walk *w)
     bool was_resolved = false;
     int err = w->at ? end_segment(w, &was_resolved) : 0;
 
-    if (err == 0 && w->at && w->raw.p[w->at - 1] == '/')
+    bool is_empty = w->at && !was_resolved && w->len == w->segment;
+
+    if (err == 0 && is_empty)
         err = check(w, PATH_DOUBLE_SLASH, w->at);
-    if (!was_resolved)
+    w->has_empty |= is_empty;
+    w->has_encoded_dot = w->has_parameter = false;
+    if (is_empty && w->allow & PATH_MERGE_SLASHES)
+        w->changes = true;
+    else if (!was_resolved)
         put(w, '/');
     w->at++;
     w->segment = w->len;
     w->raw_segment = w->at;
-    w->has_encoded_dot = false;
     w->after_percent = -1;
     return err;
 }
@@ -201,6 +228,10 @@ static int walk_plain(struct walk *w, char c)
         return -EINVAL;
     if (!byte_is(c, BYTE_TARGET) || c == '?')
         return refuse(w, 0, w->at);
+    if (c == ';' && check(w, PATH_PARAMETER, w->at) < 0)
+        return -EINVAL;
+    if (c == ';' && w->allow & PATH_DROP_PARAMETERS)
+        w->has_parameter = true;
     w->at++;
     return put_plain(w, c);
 }
@@ -280,6 +311,12 @@ const char *path_class_text(unsigned cls)
         return "a doubled slash (//)";
     case PATH_BAD_UTF8:
         return "escapes that are not UTF-8";
+    case PATH_OVERLONG:
+        return "overlong UTF-8 (%c0%af)";
+    case PATH_PARAMETER:
+        return "a parameter (;)";
+    case PATH_DOTS_BEHIND_EMPTY:
+        return "a dot segment behind a doubled slash (//..)";
     default:
         return "a broken escape or a way above the root";
     }

@@ -2,7 +2,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -435,6 +437,12 @@ bool stream_has_news(const struct stream *s)
     char byte;
     ssize_t n = recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+size_t stream_unacked(const struct stream *s)
+{
+    int n = 0;
+    return s->fd >= 0 && ioctl(s->fd, SIOCOUTQ, &n) == 0 && n > 0 ? (size_t)n : 0;
 }
 
 int stream_pending_error(struct stream *s)

@@ -366,7 +366,45 @@ static struct str traceparent(struct exchange *ex)
         (struct str[]){STR("00-"), ex->trace_id, STR("-"), {parent, 16}, STR("-01")}, 5);
 }
 
-/* The target that goes out: origin-form, as it came unless the route rewrites it. */
+static struct str strip_prefix(struct str path, struct str prefix)
+{
+    if (path.n < prefix.n || memcmp(path.p, prefix.p, prefix.n) != 0 ||
+        (path.n > prefix.n && path.p[prefix.n] != '/'))
+        return (struct str){NULL, 0};
+    path = (struct str){path.p + prefix.n, path.n - prefix.n};
+    while (path.n > 1 && path.p[1] == '/') /* "//x" would be read as a host */
+        path.p++, path.n--;
+    return path.n ? path : STR("/");
+}
+
+/* The normal form, but what only does not count when paths are compared is still there. */
+static struct str plain_path(struct exchange *ex)
+{
+    unsigned allow = exchange_listener(ex)->path_allow, class;
+    struct str plain = {NULL, 0};
+    size_t offset;
+    if (ex->path.p == ex->head->path.p || allow & PATH_DOTS_BEHIND_EMPTY)
+        return ex->path; /* with the latter the two would not be one path */
+    allow &= ~(unsigned)(PATH_MERGE_SLASHES | PATH_DROP_PARAMETERS);
+    path_normalise(ex->head->path, allow, &ex->arena, &plain, &class, &offset);
+    return plain;
+}
+
+/* A backend that does not resolve ".." would read another path than we matched, and one that
+ * may be guarded: "/admin/..". */
+static bool climbs(struct exchange *ex)
+{
+    unsigned allow = exchange_listener(ex)->path_allow, class = 0;
+    struct str path, raw = ex->head->path;
+    size_t offset;
+    return ex->path.p != raw.p && (allow & PATH_ENCODED_DOT || memmem(raw.p, raw.n, "..", 2)) &&
+           path_normalise(raw, allow & ~(unsigned)PATH_DOT_SEGMENT, &ex->arena, &path, &class,
+                          &offset) < 0 &&
+           class == PATH_DOT_SEGMENT;
+}
+
+/* The target that goes out: origin-form, as it came unless the route rewrites it or it has
+ * segments that climb. */
 static bool set_target(struct exchange *ex)
 {
     struct head *head = ex->head;
@@ -378,12 +416,15 @@ static bool set_target(struct exchange *ex)
         changed = true;
     } else if (route->strip_prefix) {
         struct str prefix = str_of(route->strip_prefix);
-        path = ex->path;
         changed = true;
-        if (path.n >= prefix.n && memcmp(path.p, prefix.p, prefix.n) == 0 &&
-            (path.n == prefix.n || path.p[prefix.n] == '/'))
-            path = path.n == prefix.n ? STR("/")
-                                      : (struct str){path.p + prefix.n, path.n - prefix.n};
+        path = strip_prefix(plain_path(ex), prefix);
+        if (!path.p)
+            path = strip_prefix(ex->path, prefix);
+        if (!path.p)
+            path = ex->path;
+    } else if (climbs(ex)) {
+        changed = true;
+        path = plain_path(ex);
     }
     if (!changed)
         return true;

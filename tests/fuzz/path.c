@@ -32,7 +32,8 @@ static void check_normal(struct str path, unsigned allow)
     REQUIRE(path.n > 0 && (path.p[0] == '/' || str_eq(path, STR("*"))));
     REQUIRE(!holds(path, "/./") && !holds(path, "/../"));
     REQUIRE(!ends_in(path, "/.") && !ends_in(path, "/.."));
-    REQUIRE((allow & PATH_DOUBLE_SLASH) || !holds(path, "//"));
+    REQUIRE((allow & PATH_DOUBLE_SLASH && !(allow & PATH_MERGE_SLASHES)) || !holds(path, "//"));
+    REQUIRE((allow & PATH_PARAMETER && !(allow & PATH_DROP_PARAMETERS)) || !holds(path, ";"));
     REQUIRE((allow & PATH_BACKSLASH) || (!holds(path, "\\") && !holds(path, "%5C")));
     REQUIRE((allow & PATH_ENCODED_SLASH) || !holds(path, "%2F"));
     REQUIRE((allow & PATH_ENCODED_NUL) || !holds(path, "%00"));
@@ -60,7 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    allow = (data[0] | (unsigned)data[1] << 8) & 0x1ff;
+    allow = (data[0] | (unsigned)data[1] << 8) & 0xfff;
+    if (data[0] & data[1] & 0x80) /* readings, when they can matter */
+        allow |= PATH_MERGE_SLASHES | PATH_DROP_PARAMETERS;
     raw = (struct str){(const char *)data + 2, size - 2};
     slab_init(&slab, ARENA_CHUNK, 1);
     arena_init(&arena, &slab);
@@ -71,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_normal(normal, allow);
         REQUIRE(normal.n <= raw.n);
         total = arena.total;
+        allow &= ~(unsigned)PATH_DOTS_BEHIND_EMPTY; /* there are no dots any more */
         REQUIRE(path_normalise(normal, allow, &arena, &again, &cls, &at) == 0);
         REQUIRE(again.p == normal.p && again.n == normal.n && arena.total == total);
     }

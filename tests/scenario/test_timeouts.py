@@ -1,6 +1,8 @@
 """Every timeout has its own reason."""
 
 import socket
+import threading
+import time
 
 import pytest
 
@@ -94,6 +96,92 @@ def test_client_that_does_not_read(gateway, upstream):
         pass  # cut off, which is the point
     line = gw.wait_log(reason="client.timeout_write")[0]
     assert line["status"] in (200, 499)
+
+
+RATE = "rate = 1k  rate_window = 400ms "
+
+
+def test_body_that_drips_is_slower_than_the_rate(gateway, upstream):
+    up = upstream()
+    gw = gateway(listener(RATE), app=up)
+    client = gw.client()
+    client.send(b"POST / HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n")
+    conn = up.accept()
+    conn.expect_head()
+    with pytest.raises(AssertionError):
+        client.send_slowly(b"1\r\nx\r\n" * 100, step=6, pause=0.05)
+    gw.wait_log(reason="client.timeout_body", status=408)
+    assert b"0\r\n\r\n" not in conn.read_to_end()
+
+
+def test_body_as_fast_as_the_rate_lives(gateway, upstream):
+    up = upstream()
+    gw = gateway(listener(RATE), app=up)
+    client = gw.client()
+    client.send(b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 6000\r\n\r\n")
+    client.send_slowly(b"y" * 6000, step=200, pause=0.04)
+    conn = up.accept()
+    assert conn.expect().body == b"y" * 6000
+    conn.respond()
+    assert client.response().status == 200
+
+
+def test_a_slow_backend_is_not_the_clients_fault(gateway, upstream):
+    """While the upload is held back the rate does not count."""
+    up = upstream()
+    gw = gateway(listener(RATE + "} limits { body_bytes = 0"), app=up)
+    client = gw.client()
+    client.sock.settimeout(1.0)
+    with pytest.raises(socket.timeout):
+        client.send(b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 64000000\r\n\r\n" + bytes(64000000))
+    client.sock.settimeout(15)
+    conn = up.accept()
+    conn.respond(b"enough", fields=[("Connection", "close")])
+    assert client.response().body == b"enough"
+
+
+def test_answer_that_is_taken_slower_than_the_rate(gateway, upstream):
+    up = upstream()
+    gw = gateway(listener(RATE + "write = 10s"), app=up)
+    client = gw.client(receive_buffer=4096)
+    client.send(b"GET / HTTP/1.1\r\n" + H + b"\r\n")
+    conn = up.accept()
+    conn.expect()
+    sender = threading.Thread(target=send_until_cut, args=(conn,))
+    sender.start()
+    for _ in range(60):
+        client.sock.recv(10)
+        time.sleep(0.05)
+        if gw.log_lines():
+            break
+    assert gw.wait_log(reason="client.timeout_write")
+    sender.join(15)
+
+
+def send_until_cut(conn):
+    try:
+        conn.respond(bytes(32 << 20))
+    except (AssertionError, OSError):
+        pass
+
+
+def test_answer_that_is_taken_slowly_but_steadily_lives(gateway, upstream):
+    """Longer than `write` between two bytes that the kernel takes, but the client reads."""
+    up = upstream()
+    gw = gateway(listener("write = 300ms  rate = 1k  rate_window = 300ms"), app=up)
+    client = gw.client(receive_buffer=8192)
+    client.send(b"GET / HTTP/1.1\r\n" + H + b"\r\n")
+    conn = up.accept()
+    conn.expect()
+    sender = threading.Thread(target=conn.respond, args=(bytes(5 << 20),))
+    sender.start()
+    response = client.head()
+    taken = 0
+    for _ in range(40):  # two seconds at 160 KiB/s
+        taken += len(client.read_exact(8192))
+        time.sleep(0.05)
+    client.read_exact(response.length - taken)
+    sender.join(15)
 
 
 def test_connecting_takes_too_long(gateway):

@@ -250,7 +250,7 @@ static void refuses_field_lines_that_are_none(void **state)
         {STR("A : 1"), R_BAD_FIELD_NAME, 1, NULL}, /* blank before the colon */
         {STR("A\t: 1"), R_BAD_FIELD_NAME, 1, NULL},
         {STR(": 1"), R_BAD_FIELD_NAME, 0, NULL},
-        {STR("A"), R_BAD_LINE_ENDING, 1, NULL},
+        {STR("A"), R_BAD_FIELD_NAME, 1, NULL},
         {STR("A(: 1"), R_BAD_FIELD_NAME, 1, NULL},
         {STR("\xc3: 1"), R_BAD_FIELD_NAME, 0, NULL},
         {STR("A\x01: 1"), R_BAD_FIELD_NAME, 1, NULL},

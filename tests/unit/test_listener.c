@@ -23,6 +23,8 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(listener->timeouts.body, 30000);
     assert_int_equal(listener->timeouts.idle, 60000);
     assert_int_equal(listener->timeouts.write, 30000);
+    assert_int_equal(listener->timeouts.rate, 240);
+    assert_int_equal(listener->timeouts.rate_window, 10000);
     assert_int_equal(listener->path_allow, PATH_ALLOW_DEFAULT);
     conf_free(conf);
 }
@@ -35,7 +37,8 @@ static void takes_every_option(void **state)
         "trusted_proxies = {\"10.0.0.0/8\", \"unix:\", \"::1\"}\n"
         "limits { header_bytes = 4k headers = 7 target_bytes = 1k body_bytes = 0\n"
         "connections = 9 requests_per_connection = 10 }\n"
-        "timeouts { header = 1ms body = 2ms idle = 3ms write = 4ms } }");
+        "timeouts { header = 1ms body = 2ms idle = 3ms write = 4ms rate = 1k\n"
+        "rate_window = 1s } paths { encoded_slash = pass } }");
     const struct conf_listener *listener = &conf->listeners[0];
     assert_int_equal(listener->addr_count, 3);
     assert_int_equal(listener->addrs[0].sa.sa_family, AF_INET);
@@ -53,6 +56,9 @@ static void takes_every_option(void **state)
     assert_int_equal(listener->timeouts.body, 2);
     assert_int_equal(listener->timeouts.idle, 3);
     assert_int_equal(listener->timeouts.write, 4);
+    assert_int_equal(listener->timeouts.rate, 1024);
+    assert_int_equal(listener->timeouts.rate_window, 1000);
+    assert_int_equal(listener->path_allow, PATH_ALLOW_DEFAULT | PATH_ENCODED_SLASH);
     conf_free(conf);
 }
 
@@ -96,6 +102,11 @@ static void checks_the_ends_of_every_range(void **state)
         {"timeouts { body = 0s }", "timeouts.body is 0s"},
         {"timeouts { idle = 25h }", "timeouts.idle is 25h"},
         {"timeouts { write = soon }", "timeouts.write is soon"},
+        {"timeouts { rate = 0 rate_window = 100ms }", NULL},
+        {"timeouts { rate = 1g }", NULL},
+        {"timeouts { rate = 2g }", "timeouts.rate is 2g"},
+        {"timeouts { rate = -1 }", "timeouts.rate is -1"},
+        {"timeouts { rate_window = 99ms }", "timeouts.rate_window is 99ms"},
         {"trusted_proxies = {}", NULL},
         {"forwarded = rfc7239", NULL},
         {"forwarded = none",

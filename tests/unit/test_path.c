@@ -9,7 +9,7 @@
 #include "http/path.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define ALL      0x1ffu
+#define ALL   ((1u << PATH_CLASSES) - 1)
 
 static struct slab slab;
 static struct arena arena;
@@ -61,7 +61,7 @@ static void returns_the_path_itself_when_nothing_changes(void **state)
 {
     static const char *const paths[] = {
         "/",       "*",    "/a",        "/a/b/c.html", "/a/",     "/.a",    "/a.",
-        "/..a",    "/a..", "/...",      "/%20",        "/a%2Cb",  "/a;v=1", "/a//b",
+        "/..a",    "/a..", "/...",      "/%20",        "/a%2Cb",  "/a=1",   "/a,b",
         "/%C3%A4", "/%25", "/100%25/x", "/%25x",       "/~a_b-c", "/a:b@c", "/!$&'()*+,=",
     };
     (void)state;
@@ -100,13 +100,48 @@ static void resolves_dot_segments(void **state)
         {"/a/b/..", "/a/"},
         {"/a/../b", "/b"},
         {"/a/./b", "/a/b"},
-        {"/a//../b", "/a/b"}, /* the empty segment is one */
         {"/./a%41", "/aA"},
-        {"//..", "/"},
+        {"/a/../b//c", "/b/c"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_normal(cases[i].raw, PATH_ALLOW_DEFAULT, cases[i].want);
+}
+
+static void slashes_and_parameters_are_read_as_allowed(void **state)
+{
+    unsigned keep = PATH_ALLOW_DEFAULT & ~(unsigned)(PATH_MERGE_SLASHES | PATH_DROP_PARAMETERS);
+    (void)state;
+    assert_normal("//a///b//", PATH_ALLOW_DEFAULT, "/a/b/");
+    assert_normal("//", PATH_ALLOW_DEFAULT, "/");
+    assert_normal("/a;v=1/b;w;x", PATH_ALLOW_DEFAULT, "/a/b");
+    assert_normal("/;a/b", PATH_ALLOW_DEFAULT, "/b"); /* nothing before it: a doubled slash */
+    assert_normal("/a;%2e%2E;%c3%a4/b", PATH_ALLOW_DEFAULT, "/a/b");
+    assert_normal("/a;", PATH_ALLOW_DEFAULT, "/a");
+    assert_normal("//a///b//", keep, "//a///b//");
+    assert_normal("/a;v=1/b", keep, "/a;v=1/b");
+    assert_refused("/a;%2f", PATH_ALLOW_DEFAULT, PATH_ENCODED_SLASH, 3);
+    assert_refused("/a;%zz", PATH_ALLOW_DEFAULT, 0, 3);
+    assert_refused("/..;/a", PATH_ALLOW_DEFAULT, PATH_ENCODED_DOT, 1);
+    assert_refused("/;/../a", PATH_ALLOW_DEFAULT, PATH_DOTS_BEHIND_EMPTY, 3);
+    /* a servlet container reads ".." */
+    assert_refused("/a/..;/b", PATH_PARAMETER, PATH_ENCODED_DOT, 3);
+    assert_refused("/a/.;x=1/b", PATH_PARAMETER, PATH_ENCODED_DOT, 3);
+}
+
+/* /a//../b is /b to who merges first, /a/b to who resolves first. */
+static void dots_behind_a_doubled_slash_are_a_class_of_their_own(void **state)
+{
+    unsigned keep = PATH_ALLOW_DEFAULT & ~(unsigned)PATH_MERGE_SLASHES;
+    unsigned both = PATH_DOTS_BEHIND_EMPTY | PATH_ALLOW_DEFAULT;
+    (void)state;
+    assert_refused("/a//../b", PATH_ALLOW_DEFAULT, PATH_DOTS_BEHIND_EMPTY, 4);
+    assert_refused("/a//../b", keep, PATH_DOTS_BEHIND_EMPTY, 4);
+    assert_refused("/a//b/../../c", PATH_ALLOW_DEFAULT, PATH_DOTS_BEHIND_EMPTY, 6);
+    assert_refused("/;x/b/..", PATH_ALLOW_DEFAULT, PATH_DOTS_BEHIND_EMPTY, 6);
+    assert_normal("/a//../b", both, "/b");
+    assert_normal("/a//../b", keep | PATH_DOTS_BEHIND_EMPTY, "/a/b");
+    assert_normal("/a//./b", PATH_ALLOW_DEFAULT, "/a/b");
 }
 
 static void never_climbs_above_the_root(void **state)
@@ -138,8 +173,6 @@ static void refuses_each_class_by_name_and_place(void **state)
         {"/a/%2e/b", PATH_ENCODED_DOT, 3},
         {"/a/%2e%2e/b", PATH_ENCODED_DOT, 3},
         {"/a/.%2e", PATH_ENCODED_DOT, 3},
-        {"/a/..;/b", PATH_ENCODED_DOT, 3}, /* a servlet container reads ".." */
-        {"/a/.;x=1/b", PATH_ENCODED_DOT, 3},
         {"/%3b", PATH_ENCODED_DELIMITER, 1},
         {"/%3f", PATH_ENCODED_DELIMITER, 1},
         {"/%23", PATH_ENCODED_DELIMITER, 1},
@@ -153,11 +186,17 @@ static void refuses_each_class_by_name_and_place(void **state)
         {"/%80", PATH_BAD_UTF8, 1}, /* a tail alone */
         {"/%c3", PATH_BAD_UTF8, 1}, /* cut short */
         {"/%c3x", PATH_BAD_UTF8, 1},
-        {"/%c0%af", PATH_BAD_UTF8, 1}, /* overlong "/" */
-        {"/%e0%80%af", PATH_BAD_UTF8, 1},
+        {"/%c0%af", PATH_OVERLONG, 1}, /* overlong "/" */
+        {"/%c1%9c", PATH_OVERLONG, 1},
+        {"/%e0%80%af", PATH_OVERLONG, 1},
+        {"/%f0%80%80%af", PATH_OVERLONG, 1},
+        {"/%f8%80%80%80%af", PATH_OVERLONG, 1},
+        {"/a;b", PATH_PARAMETER, 2},
         {"/%ed%a0%80", PATH_BAD_UTF8, 1}, /* a surrogate */
         {"/%f4%90%80%80", PATH_BAD_UTF8, 1},
         {"/%c3%a4%a4", PATH_BAD_UTF8, 7},
+        {"/%c0", PATH_BAD_UTF8, 1}, /* Latin-1 */
+        {"/%fc", PATH_BAD_UTF8, 1},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -220,7 +259,7 @@ static void says_when_memory_is_out(void **state)
 static void each_class_has_a_text_of_its_own(void **state)
 {
     (void)state;
-    for (unsigned a = 1; a <= PATH_BAD_UTF8; a <<= 1)
+    for (unsigned a = 1; a < 1u << PATH_CLASSES; a <<= 1)
         for (unsigned b = 0; b < a; b = b ? b << 1 : 1)
             assert_string_not_equal(path_class_text(a), path_class_text(b));
     assert_string_equal(path_class_text(PATH_ENCODED_SLASH), "an encoded slash (%2f)");
@@ -233,6 +272,8 @@ int main(void)
         WITH_ARENA(returns_the_path_itself_when_nothing_changes),
         WITH_ARENA(decodes_what_needs_no_escape_and_keeps_the_rest_in_upper_case),
         WITH_ARENA(resolves_dot_segments),
+        WITH_ARENA(slashes_and_parameters_are_read_as_allowed),
+        WITH_ARENA(dots_behind_a_doubled_slash_are_a_class_of_their_own),
         WITH_ARENA(never_climbs_above_the_root),
         WITH_ARENA(refuses_each_class_by_name_and_place),
         WITH_ARENA(keeps_the_escapes_of_a_class_that_is_allowed),
