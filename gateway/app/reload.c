@@ -267,8 +267,6 @@ static void renew(struct gateway *gw)
         name_clusters(gw->next);
         gw->phase = PHASE_RELOADING;
         gw->renewing = true;
-        gw->prepare_failed = false;
-        gw->waiting = gw->worker_count;
         reload_prepare(gw);
         return;
     }
