@@ -292,12 +292,13 @@ static struct name *name_new(struct resolver *resolver, const char *host)
         name->halves[i].query =
             (struct dns_query){.family = i ? AF_INET6 : AF_INET, .on_answer = on_answer};
     }
-    name->host = mem_alloc(strlen(host) + 1);
+    size_t size = strlen(host) + 1;
+    name->host = mem_alloc(size);
     if (!name->host) {
         name_free(name);
         return NULL;
     }
-    strcpy(name->host, host);
+    memcpy(name->host, host, size);
     return name;
 }
 
