@@ -47,8 +47,8 @@ static void print_version(bool all)
 #else
     printf("compiler gcc %s\n", __VERSION__);
 #endif
-    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\n", event_get_version(),
-           ares_version(NULL), POSTERN_CONFUSE, jansson_version_str());
+    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\npcre2 %s\n", event_get_version(),
+           ares_version(NULL), POSTERN_CONFUSE, jansson_version_str(), POSTERN_PCRE2);
 }
 
 static void print_faults(const struct conf_faults *faults, const char *kind)

@@ -48,6 +48,33 @@ def test_check_names_every_fault_with_file_and_line(conf):
     assert {2, 3, 4, 5, 6} <= lines, text
 
 
+@pytest.mark.parametrize("line, fault", [
+    ('route "b" { path = "/a" upstream = app }', 'can never be told apart from route "a"'),
+    ('route "b" { path = "/a" match_header "X" { equals = "1" } upstream = app }\n'
+     'route "c" { path = "/a" match_header "x" { equals = "1" } upstream = app }',
+     'can never be told apart from route "b"'),
+    ('route "b" { path = "/b/{x}" upstream = app rewrite = "/{y}" }', "uses {y}"),
+    ('route "b" { path = "/b" upstream = nowhere }', 'names upstream "nowhere"'),
+    ('route "b" { path = "/b" split { app = 1 nowhere = 2 } }', 'names upstream "nowhere"'),
+    ('route "b" { path = "/b" split { app = 0 } }', "the weights of split sum to 0"),
+    ('route "b" { path = "/b" redirect { to = "javascript:alert(1)" } }', "redirect.to is"),
+    ('route "b" { path = "/b" redirect { to = "{rest}" } }', "{rest}"),
+    ('route "b" { path = "/b" respond { file = "/nonexistent/page" } }', "cannot read"),
+    ('route "b" { path = "/b" match_header "X" { regex = "(" } upstream = app }',
+     "does not compile"),
+    ('route "b" { path = "/b" match_query "x" { } upstream = app }', "has none of equals"),
+    ('listener "b" { listen = "127.0.0.1:2" forwarded = no }', "expected x_forwarded"),
+])
+def test_bad_routes_are_faults_with_their_line(conf, line, fault):
+    path = conf('listener "http" { listen = {"127.0.0.1:1"} }\n'
+                'upstream "app" { server "127.0.0.1:9" {} }\n'
+                'route "a" { path = "/a" upstream = app }\n' + line + "\n")
+    status, text, _ = run("-c", path, "-t", "-q")
+    last = 4 + line.count("\n")
+    assert status == 1
+    assert re.search(rf"^{re.escape(path)}:{last}: .*{re.escape(fault)}", text, re.M), text
+
+
 def test_check_of_a_syntax_error(conf):
     path = conf('listener "http" {\n  listen = {"127.0.0.1:1"}\nroute "x" {\n')
     status, text, _ = run("-c", path, "-t")
@@ -92,7 +119,7 @@ def test_version():
     assert len(text.strip().splitlines()) == 1
     status, text, _ = run("-V")
     assert status == 0
-    for word in ("libevent", "confuse", "jansson"):
+    for word in ("libevent", "confuse", "jansson", "pcre2"):
         assert word in text.lower()
     assert re.search(r"gcc|clang", text, re.I)
 

@@ -102,18 +102,6 @@ static void checks_the_ends_of_every_range(void **state)
         {"hash_on = \"header:\"", "upstream.hash_on is header:, expected"},
         {"hash_on = \"cookie:a b\"", "upstream.hash_on is cookie:a b, expected"},
         {"hash_on = user", "upstream.hash_on is user, expected"},
-        {"host = pass", NULL},
-        {"host = upstream", NULL},
-        {"host = \"inner.example:8080\"", NULL},
-        {"host = \"\"", "upstream.host is empty, expected pass, upstream, or a HOST"},
-        {"host = \"a b\"", "upstream.host is a b, expected pass, upstream, or a HOST"},
-        {"proxy_protocol = off", NULL},
-        {"proxy_protocol = v1 pool { connections = 9 warm = 0 lifetime = 0 }", NULL},
-        {"proxy_protocol = v3", "upstream.proxy_protocol is v3, expected off, v1 or v2"},
-        {"proxy_protocol = v2 pool { idle = 5 }",
-         "pool.idle has no effect with proxy_protocol"},
-        {"proxy_protocol = v2 pool { lifetime = 5s }",
-         "pool.lifetime has no effect with proxy_protocol"},
         {"pool { warm = 64 }", NULL},
         {"pool { warm = 65 }", "pool.warm is 65, expected at most pool.idle, which is 64"},
         {"pool { warm = -1 }", "pool.warm is -1, expected 0 to 65535"},
@@ -183,6 +171,28 @@ static void has_at_most_256_servers(void **state)
     free(text);
 }
 
+static void checks_what_servers_are_told_of_the_client(void **state)
+{
+    (void)state;
+    static const struct option_case cases[] = {
+        {"host = pass", NULL},
+        {"host = upstream", NULL},
+        {"host = \"inner.example:8080\"", NULL},
+        {"host = \"\"", "upstream.host is empty, expected pass, upstream, or a HOST"},
+        {"host = \"a b\"", "upstream.host is a b, expected pass, upstream, or a HOST"},
+        {"proxy_protocol = off", NULL},
+        {"proxy_protocol = v1 pool { connections = 9 warm = 0 lifetime = 0 }", NULL},
+        {"proxy_protocol = v3", "upstream.proxy_protocol is v3, expected off, v1 or v2"},
+        {"proxy_protocol = v2 pool { idle = 5 }",
+         "pool.idle has no effect with proxy_protocol"},
+        {"proxy_protocol = v2 pool { lifetime = 5s }",
+         "pool.lifetime has no effect with proxy_protocol"},
+    };
+    CHECK_OPTIONS(
+        "listener \"l\" { listen = \"127.0.0.1:1\" } upstream \"u\" { server \"a:1\" {}", "}",
+        cases);
+}
+
 static void a_connection_with_a_proxy_header_is_for_one_request(void **state)
 {
     (void)state;
@@ -203,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
         cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(checks_what_servers_are_told_of_the_client),
         cmocka_unit_test(a_connection_with_a_proxy_header_is_for_one_request),
         cmocka_unit_test(a_small_pool_bounds_the_defaults),
         cmocka_unit_test(an_empty_list_retries_nothing),
