@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,12 +57,32 @@ int sock_accept(int fd, int *ret_fd, struct addr *ret_peer)
     return 0;
 }
 
+#ifndef NDEBUG
+/* POSTERN_FAULT=connect:N: every N-th connect is refused. */
+static bool is_refused_on_demand(void)
+{
+    static _Thread_local unsigned calls;
+    const char *text = getenv("POSTERN_FAULT");
+    uint64_t n;
+    if (!text || strncmp(text, "connect:", 8) != 0 ||
+        str_to_u64(str_of(text + 8), UINT32_MAX, &n) < 0 || n == 0)
+        return false;
+    return ++calls % n == 0;
+}
+#endif
+
 int sock_connect(const struct addr *addr, int *ret_fd)
 {
     int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     sock_no_delay(fd);
+#ifndef NDEBUG
+    if (is_refused_on_demand()) {
+        close(fd);
+        return -ECONNREFUSED;
+    }
+#endif
     int rc = connect(fd, &addr->sa, addr->len);
     if (rc < 0 && errno != EINPROGRESS) {
         int err = -errno;

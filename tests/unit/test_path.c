@@ -9,7 +9,7 @@
 #include "http/path.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define ALL   ((1u << PATH_CLASSES) - 1)
+#define ALL      ((1u << PATH_CLASSES) - 1)
 
 static struct slab slab;
 static struct arena arena;

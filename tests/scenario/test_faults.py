@@ -1,0 +1,59 @@
+"""The same conversations with what goes wrong on demand: POSTERN_FAULT of debug builds."""
+
+import pytest
+
+import conversation
+from conftest import ONE
+from gateway import own_host
+from recorder import Recorder
+
+
+@pytest.fixture
+def talking(opened):
+    up = Recorder(own_host(), conversation.answer)
+    opened.append(up)
+    return up
+
+
+@pytest.mark.parametrize("fault, iterations", [("", 150), ("short-read", 25), ("eagain", 60)])
+def test_random_conversations(gateway, talking, fault, iterations):
+    gw = gateway(ONE, app=talking, env={"POSTERN_FAULT": fault})
+    assert conversation.run(gw, talking, iterations, seed=1) > iterations / 2
+
+
+@pytest.mark.parametrize("fault", ["connect:2", "connect:3"])
+def test_connects_that_fail_are_retried(gateway, talking, fault):
+    """Every second or third connect is refused, and nobody notices with one retry."""
+    gw = gateway(ONE.replace("server", "pool { requests = 1 warm = 0 } retry { budget = 100% } server"), app=talking,
+                 env={"POSTERN_FAULT": fault})
+    before = gw.metric("postern_upstream_retries_total")
+    for i in range(20):
+        assert gw.get(f"/{i}x").status == 200
+    retried = gw.metric("postern_upstream_retries_total") - before
+    if not retried:
+        pytest.skip("a release build has no faults of its own making")
+
+
+@pytest.mark.parametrize("n", [1, 10, 60, 150, 300, 450, 600, 700, 800, 1000, 1500])
+def test_an_allocation_that_fails(gateway, talking, n):
+    """The start fails with a word, or a request does with 503 or a closed connection; then all
+    is well again."""
+    gw = gateway(ONE, app=talking, env={"POSTERN_FAULT": f"alloc:{n}"}, wait=False)
+    try:
+        gw.wait_ready()
+    except AssertionError:
+        gw.proc.wait(15)
+        gw.expect_status = 1
+        assert "memory" in gw.stderr.lower(), gw.stderr
+        return
+    failed = 0
+    for i in range(60):
+        client = gw.client()
+        try:
+            status = client.get(f"/{i}xx", fields=[(f"X-{k}", "v" * 40) for k in range(i % 30)]).status
+        except (AssertionError, OSError):
+            status = None
+        client.close()
+        assert status in (200, 502, 503, None)
+        failed += status != 200
+    assert failed <= 1
