@@ -5,6 +5,7 @@
  * title away in silence, and includes no patterns. So each statement is read here first:
  * known ones are written out, one a line, with the place of that line beside it; the others
  * are reported and left out, and reading goes on behind them. */
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -494,6 +495,7 @@ static bool may_read(struct scan *scan, struct conf_where where, const char *pat
     for (struct source *s = scan->source; s && source->ino; s = s->up)
         if (s->dev == source->dev && s->ino == source->ino)
             why = "it includes itself";
+    assert(scan->source); /* the file that includes it */
     source->depth = scan->source->depth + 1;
     if (!why && source->depth >= DEPTH_MAX)
         why = "includes go too deep, expected at most 16 levels";

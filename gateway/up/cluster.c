@@ -142,11 +142,12 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->retry_on = spec->retry_on;
     cluster->proxy_protocol = spec->proxy_protocol;
     atomic_init(&cluster->refs, 1);
-    cluster->name = mem_alloc(strlen(spec->name) + 1);
+    size_t name_size = strlen(spec->name) + 1;
+    cluster->name = mem_alloc(name_size);
     cluster->servers = aligned_alloc(CACHE_LINE, (count ? count : 1) * sizeof(struct server));
     if (slot < 0 || !cluster->name || !cluster->servers)
         goto fail;
-    strcpy(cluster->name, spec->name);
+    memcpy(cluster->name, spec->name, name_size);
     add_servers(cluster, servers, count, false);
     cluster->primaries = cluster->count;
     add_servers(cluster, servers, count, true);
