@@ -71,7 +71,7 @@ static void a_very_long_chain_is_not_followed_to_its_end(void **state)
 {
     (void)state;
     for (int hops = 62; hops < 67; hops++) {
-        char extra[4096] = "Forwarded: for=1.1.1.1";
+        char extra[4096] = "Forwarded: for=9.9.9.9\r\nForwarded: for=1.1.1.1";
         size_t n = strlen(extra);
         for (int i = 0; i < hops; i++)
             n += (size_t)sprintf(extra + n, ",for=10.0.0.%d", 100 + i);

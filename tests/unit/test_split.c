@@ -56,6 +56,15 @@ static void a_key_chooses_the_same_each_time(void **state)
     split_free(split);
 }
 
+static void a_weight_of_zero_gets_no_key(void **state)
+{
+    (void)state;
+    struct split *split = split_new((const uint32_t[]){0, 1, 0, 1}, 4, 0);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(split_pick(split, key(i)) % 2, 1);
+    split_free(split);
+}
+
 static void other_weights_move_no_more_keys_than_they_must(void **state)
 {
     (void)state;
@@ -85,6 +94,7 @@ int main(void)
         cmocka_unit_test(turns_are_exact_by_weight),
         cmocka_unit_test(goes_on_where_it_is_told_to),
         cmocka_unit_test(a_key_chooses_the_same_each_time),
+        cmocka_unit_test(a_weight_of_zero_gets_no_key),
         cmocka_unit_test(other_weights_move_no_more_keys_than_they_must),
         cmocka_unit_test(says_when_there_is_no_memory),
     };
