@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import http.client
 import os
 import shutil
 import subprocess
@@ -87,3 +88,60 @@ def test_curl_keeps_its_connection_over_many_requests(gateway, backend):
     done = subprocess.run(["curl", "-sS", "--max-time", "30", "-w", "%{num_connects} ", "-o",
                            "/dev/null", url], capture_output=True, text=True)
     assert done.stdout.split() == ["1"] + ["0"] * 49, done.stderr
+
+
+def test_pythons_http_client(gateway, backend):
+    def mirror(request):
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(request.body), request.body)
+
+    gw = gateway(ONE, app=backend(answer=mirror))
+    conn = http.client.HTTPConnection(*gw.address(), timeout=15)
+    for size in (0, 1, 70000):
+        body = os.urandom(size)
+        conn.request("POST", "/", body)
+        assert conn.getresponse().read() == body
+        conn.request("PUT", "/", iter([body, b"more"]), encode_chunked=True,
+                     headers={"Transfer-Encoding": "chunked"})
+        assert conn.getresponse().read() == body + b"more"
+    conn.close()
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_nodes_http_and_fetch(gateway, backend):
+    def mirror(request):
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(request.body), request.body)
+
+    gw = gateway(ONE, app=backend(answer=mirror))
+    script = """
+    const url = process.argv[1], http = require('http');
+    const agent = new http.Agent({keepAlive: true, maxSockets: 4});
+    const one = i => new Promise((done, fail) => {
+      const body = 'b'.repeat(i * 1000);
+      const req = http.request(url + i, {method: 'POST', agent}, res => {
+        let got = ''; res.on('data', d => got += d).on('end', () => got === body ? done() : fail(new Error('differs')));
+      });
+      req.on('error', fail); req.write(body); req.end();
+    });
+    (async () => {
+      await Promise.all([...Array(40).keys()].map(one));
+      if (typeof fetch === 'function')
+        for (let i = 0; i < 20; i++) {
+          const got = await (await fetch(url + i, {method: 'POST', body: 'f'.repeat(i)})).text();
+          if (got !== 'f'.repeat(i)) throw new Error('fetch differs');
+        }
+      agent.destroy();
+    })().catch(e => { console.error(e); process.exit(1); });
+    """
+    done = subprocess.run(["node", "-e", script, "http://%s:%d/" % gw.address()], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("ab"), reason="ab is not installed")
+@pytest.mark.parametrize("options", [[], ["-k"]])
+def test_ab(gateway, backend, options):
+    gw = gateway(ONE, app=backend())
+    done = subprocess.run(["ab", "-q", "-n", "500", "-c", "10", *options, "http://%s:%d/" % gw.address()],
+                          capture_output=True, text=True, timeout=60)
+    assert "Complete requests:      500" in done.stdout and "Failed requests:        0" in done.stdout, done.stdout
+    assert "Non-2xx" not in done.stdout

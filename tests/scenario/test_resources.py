@@ -134,3 +134,44 @@ def test_a_request_costs_two_reads_and_two_writes(gateway, backend, tmp_path, co
         "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
         "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2"}
     assert sum(name in other for name in worker) / count <= 0.1, other
+
+
+def test_a_full_disk_under_the_log_stops_nothing(gateway, backend):
+    gw = gateway('access_log { path = "/dev/full" }\n' + ONE, app=backend())
+    client = gw.client()
+    for i in range(300):
+        assert client.get(f"/{i}").status == 200
+    until(lambda: gw.metric("postern_access_log_dropped_total") > 0, "lost lines are counted")
+
+
+def test_head_bombs_leave_no_memory_behind(gateway, backend):
+    """Many clients with heads that are as large as allowed and never end."""
+    gw = gateway(app=backend())
+    gw.get()
+    before = gw.rss_kib()
+    clients = [gw.client() for _ in range(100)]
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: test\r\n" + b"X: %s\r\n" % (b"a" * 1000) * 30)
+    held = gw.rss_kib() - before
+    assert held < 100 * 80 + 4096, f"{held} KiB for 100 heads of 30 KiB"
+    assert gw.get().status == 200
+    for client in clients:
+        client.close()
+    until(lambda: gw.metric("postern_downstream_connections") == 0, "closed")
+
+
+def test_small_chunks_cost_no_allocation_each(gateway, upstream):
+    """An upload in chunks of one byte is held in as little memory as one in large ones."""
+    up = upstream()
+    gw = gateway(app=up)
+    client = gw.client()
+    before = gw.rss_kib()
+    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+    conn = up.accept()
+    conn.expect_head()
+    client.sock.settimeout(1)
+    try:
+        client.send(b"1\r\nx\r\n" * 400000)  # the backend reads nothing
+    except (socket.timeout, AssertionError):
+        pass
+    assert gw.rss_kib() - before < 8192
