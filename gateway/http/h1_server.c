@@ -68,9 +68,14 @@ void h1_server_linger(struct h1_server *server)
 
 /* ---- how fast ---- */
 
+static uint32_t in_ms(uint64_t ns)
+{
+    return (uint32_t)(ns / NS_PER_MS);
+}
+
 static void pace_begin(struct pace *pace, uint64_t now, uint64_t total)
 {
-    *pace = (struct pace){now, now, total, total};
+    *pace = (struct pace){total, in_ms(now), in_ms(now)};
 }
 
 /* How many ms may pass until the next look, 0: for ever. `still`: the most without a byte. */
@@ -86,14 +91,13 @@ static uint64_t pace_wait(uint64_t still, uint64_t quiet, uint64_t age,
 static int64_t pace_check(struct pace *pace, uint64_t now, uint64_t total, uint32_t still,
                           const struct h1_server_config *config)
 {
-    uint64_t quiet = (now - pace->moved_at) / NS_PER_MS;
-    uint64_t age = (now - pace->window_at) / NS_PER_MS;
+    uint32_t ms = in_ms(now), quiet = ms - pace->moved_at, age = ms - pace->window_at;
     if (still && quiet >= still)
         return -1;
     if (config->timeouts.rate && age >= config->timeouts.rate_window) {
-        if ((total - pace->window_bytes) * 1000 < config->timeouts.rate * age)
+        if ((total - pace->window_bytes) * 1000 < (uint64_t)config->timeouts.rate * age)
             return -1;
-        pace->window_at = now;
+        pace->window_at = ms;
         pace->window_bytes = total;
         age = 0;
     }
@@ -289,7 +293,7 @@ static void read_chunked(struct h1_server *server)
         if (server->chunk.state == CHUNK_TRAILERS)
             server->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&server->stream, (size_t)n - data.n);
-        server->in.moved_at = server->stream.loop->now;
+        server->in.moved_at = in_ms(server->stream.loop->now);
         if (data.n && !deliver_body(server, data.n))
             return;
     }
@@ -303,7 +307,7 @@ static void read_length(struct h1_server *server)
     if (n > server->body_left)
         n = (size_t)server->body_left;
     server->body_left -= n;
-    server->in.moved_at = server->stream.loop->now;
+    server->in.moved_at = in_ms(server->stream.loop->now);
     if (deliver_body(server, n) && !server->body_left)
         request_complete(server, NULL);
 }
@@ -429,7 +433,9 @@ static void on_pending(struct stream *stream)
 {
     struct h1_server *server = server_of_stream(stream);
     if (!deadline_is_on(&server->write_due)) {
-        pace_begin(&server->out, stream->loop->now, taken_by_peer(stream));
+        uint64_t taken = taken_by_peer(stream);
+        pace_begin(&server->out, stream->loop->now, taken);
+        server->taken = (uint32_t)taken;
         loop_deadline(stream->loop, &server->write_due, write_look_ms(server));
     }
     if (stream->pending < LEG_LOW && server->leg.events)
@@ -507,9 +513,9 @@ static void on_write_due(struct deadline *deadline)
     const struct h1_server_config *config = server->ops->config(server);
     struct loop *loop = server->stream.loop;
     uint64_t taken = taken_by_peer(&server->stream);
-    if (taken != server->out.seen)
-        server->out.moved_at = loop->now;
-    server->out.seen = taken;
+    if ((uint32_t)taken != server->taken)
+        server->out.moved_at = in_ms(loop->now);
+    server->taken = (uint32_t)taken;
     if (pace_check(&server->out, loop->now, taken, config->timeouts.write, config) >= 0)
         loop_deadline(loop, &server->write_due, write_look_ms(server));
     else

@@ -52,9 +52,8 @@ enum server_state {
 
 /* How fast bytes come or go, looked at when a deadline is due: on the way they cost a store. */
 struct pace {
-    uint64_t moved_at;                /* ns: the last byte */
-    uint64_t window_at, window_bytes; /* when the window began, and the total then */
-    uint64_t seen;                    /* total when it was last looked at */
+    uint64_t window_bytes;        /* the total when the window began */
+    uint32_t window_at, moved_at; /* that moment, and the last byte's; ms, which may wrap */
 };
 
 enum server_answer { ANSWER_NONE, ANSWER_HEAD, ANSWER_ENDED, ANSWER_ABORTED };
@@ -74,6 +73,7 @@ struct h1_server {
     bool until_close;    /* the answer's end is the connection's */
     uint32_t requests;   /* begun on this connection */
     uint64_t body_left;  /* of a request with Content-Length; of what is drained */
+    uint32_t taken;      /* low half of what the peer had taken at the last look */
     struct pace in, out; /* of a body that comes; of an answer that waits to be taken */
     struct h1_scan scan;
     struct h1_chunk chunk;
