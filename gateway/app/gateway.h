@@ -37,7 +37,7 @@ struct gateway {
     unsigned worker_count; /* alive */
     unsigned started;      /* threads, ended ones too */
     unsigned waiting;      /* workers whose answer to the last letter is awaited */
-    bool warming; /* and that letter was to prepare */
+    bool warming;          /* and that letter was to prepare */
     bool prepare_failed, reload_again;
     bool renewing, names_changed; /* `next` has only other addresses; such a one is wanted */
     struct deadline warm_due;
