@@ -91,7 +91,7 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
     ret->timeouts.idle = 60000;
     ret->timeouts.write = 30000;
     ret->timeouts.rate = 240;
-    ret->timeouts.rate_window = 10000;
+    ret->timeouts.rate_window = 30000;
     ret->path_allow = PATH_ALLOW_DEFAULT;
     listen_compile(load, sec, ret);
     trusted_compile(load, sec, ret);

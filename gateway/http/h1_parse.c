@@ -517,8 +517,8 @@ static int read_fields(struct reader *r, bool (*is_unwanted)(const struct field 
     return more;
 }
 
-/* RFC 9112 3.2 and 3.2.2. The absolute target's authority counts, and a Host that says
- * something else is a quarrel that we do not settle for the backend. */
+/* RFC 9112 3.2 and 3.2.2. There must be one Host and it must be one; an absolute target's
+ * authority then takes its place, whatever it says, for us and for the backend alike. */
 static int settle_host(struct reader *r)
 {
     struct head *head = r->head;
@@ -527,8 +527,7 @@ static int settle_host(struct reader *r)
         return bad_value(r, F_HOST, r->host, R_BAD_HOST);
     if (r->hosts == 0)
         return 0;
-    if (!head_is_authority(r->host) ||
-        (head->authority.p && !str_eq_nocase(head->authority, r->host)))
+    if (!head_is_authority(r->host))
         return bad_value(r, F_HOST, r->host, R_BAD_HOST);
     if (!head->authority.p)
         head->authority = r->host;

@@ -24,7 +24,7 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(listener->timeouts.idle, 60000);
     assert_int_equal(listener->timeouts.write, 30000);
     assert_int_equal(listener->timeouts.rate, 240);
-    assert_int_equal(listener->timeouts.rate_window, 10000);
+    assert_int_equal(listener->timeouts.rate_window, 30000);
     assert_int_equal(listener->path_allow, PATH_ALLOW_DEFAULT);
     conf_free(conf);
 }
