@@ -381,6 +381,7 @@ static void write_more(struct stream *s)
             iov[count++] = (struct iovec){(void *)(uintptr_t)seg->p, seg->n};
             bytes += seg->n;
         }
+        assert(count); /* what is pending stands in segments */
         ssize_t n = io_send(s, iov, count);
         if (n < 0 && errno != EAGAIN) {
             int err = errno;
