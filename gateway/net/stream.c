@@ -109,6 +109,7 @@ static bool make_room(struct stream *s)
     struct block *block = block_take(&s->loop->blocks, large ? BLOCK_LARGE : BLOCK_SMALL);
     if (!block)
         return false;
+    assert(s->in || !unread);
     if (unread)
         memcpy(block->data, s->in->data + s->r, unread);
     block_unref(s->in);
@@ -254,6 +255,7 @@ static struct seg *add_seg(struct stream *s, struct block *block, const char *p,
     if (!seg)
         return NULL;
     *seg = (struct seg){NULL, block, p, n};
+    assert(s->last);
     *s->last = seg;
     s->last = &seg->next;
     return seg;
@@ -349,6 +351,7 @@ static void taken(struct stream *s, size_t n)
     s->written_total += n;
     while (n) {
         struct seg *seg = s->first;
+        assert(seg);
         if (n < seg->n) {
             seg->p += n;
             seg->n -= n;
@@ -378,7 +381,9 @@ static void write_more(struct stream *s)
         struct iovec iov[WRITE_SEGS];
         size_t count = 0, bytes = 0;
         for (struct seg *seg = s->first; seg && count < WRITE_SEGS; seg = seg->next) {
-            iov[count++] = (struct iovec){(void *)(uintptr_t)seg->p, seg->n};
+            /* sendmsg only reads, but its iovec is also recvmsg's and not const. */
+            memcpy(&iov[count].iov_base, &seg->p, sizeof(seg->p));
+            iov[count++].iov_len = seg->n;
             bytes += seg->n;
         }
         assert(count); /* what is pending stands in segments */

@@ -46,7 +46,7 @@ struct context {
     struct view *retired;  /* the newest that is not */
     struct view *next;     /* being warmed */
     unsigned warming;      /* pools that are not warm yet */
-    void (*on_warm)(struct context *context);
+    void (*on_warm)(struct context *cx);
     struct fleet **fleets; /* by cluster slot */
     unsigned fleet_slots;
     struct metrics *metrics;
@@ -61,26 +61,26 @@ struct context {
 };
 
 /* 0 or -errno. `metrics` belongs to the caller and outlives the context. */
-int context_init(struct context *context, struct loop *loop, unsigned index, unsigned count,
+int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned count,
                  struct metrics *metrics);
-void context_done(struct context *context); /* no exchange lives any more */
+void context_done(struct context *cx); /* no exchange lives any more */
 
 /* Gets ready for `snapshot` (takes over one reference): opens and warms the pools of its new
  * clusters; on_warm follows when they stand, perhaps at once. 0 or -ENOMEM. */
-int context_prepare(struct context *context, struct snapshot *snapshot,
-                    void (*on_warm)(struct context *context));
+int context_prepare(struct context *cx, struct snapshot *snapshot,
+                    void (*on_warm)(struct context *cx));
 /* Puts in force what was prepared. Pools of clusters that are gone close. */
-void context_switch(struct context *context);
+void context_switch(struct context *cx);
 /* Forgets what was prepared. */
-void context_forget(struct context *context);
+void context_forget(struct context *cx);
 
 /* An exchange of that view has ended. */
-void context_exchange_ended(struct context *context, struct view *view);
+void context_exchange_ended(struct context *cx, struct view *view);
 
-struct fleet *context_fleet(struct context *context, const struct cluster *cluster);
+struct fleet *context_fleet(struct context *cx, const struct cluster *cluster);
 
-uint64_t context_random(struct context *context);
+uint64_t context_random(struct context *cx);
 /* Now, as in a Date field. Valid until the next call. */
-struct str context_date(struct context *context);
+struct str context_date(struct context *cx);
 
 #endif

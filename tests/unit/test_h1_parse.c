@@ -66,7 +66,7 @@ static void reads_every_form_of_target(void **state)
         {"GET http://h?q HTTP/1.1", "/", "q", "h"},
         {"GET http://h/p?q HTTP/1.1", "/p", "q", "h"},
         {"GET http://other:81/p HTTP/1.1", "/p", NULL, "other:81"}, /* RFC 9112 3.2.2 */
-        {"OPTIONS http://h HTTP/1.1", "*", NULL, "h"}, /* RFC 9112 3.2.4 */
+        {"OPTIONS http://h HTTP/1.1", "*", NULL, "h"},              /* RFC 9112 3.2.4 */
         {"OPTIONS http://h/ HTTP/1.1", "/", NULL, "h"},
         {"OPTIONS http://h? HTTP/1.1", "/", "", "h"},
         {"M-SEARCH / HTTP/1.1", "/", NULL, "h"},
