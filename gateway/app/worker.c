@@ -491,7 +491,7 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
             if (a->fd >= 0)
                 close_acceptor(a);
         }
-        worker->draining = worker->cx.draining = true;
+        worker->draining = true;
         drop_arrivals(worker);
     }
     if (!timeout_ms)

@@ -56,7 +56,6 @@ struct context {
     uint64_t random[2];
     uint64_t date_s;
     char date[CLOCK_HTTP_LEN];
-    bool draining;
     void *owner;
 };
 

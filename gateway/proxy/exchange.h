@@ -74,11 +74,11 @@ struct exchange {
     struct deadline total;
 
     /* what the log and the metrics will say */
-    struct str req_id, trace_id, log_target_path, log_query, log_method, credential;
+    struct str req_id, trace_id, log_target_path, log_query, log_method;
     enum reason reason;
     struct leg_fault fault; /* that `reason` came with */
     uint16_t status, upstream_status;
-    uint64_t started_at, wall_ms;
+    uint64_t started_at;
     uint64_t waited; /* ns for a connection */
     uint64_t wait_from, sent_at, head_at, up_ended_at;
     struct grave grave;

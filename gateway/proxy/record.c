@@ -62,7 +62,6 @@ static void log_line(struct exchange *ex, uint64_t duration, uint64_t own)
         .path = ex->log_target_path,
         .query = ex->log_query,
         .route = route ? str_of(route->name) : (struct str){NULL, 0},
-        .credential = ex->credential,
         .reused = ex->reused,
         .status = ex->status,
         .upstream_status = ex->upstream_status,
