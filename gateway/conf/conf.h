@@ -90,7 +90,8 @@ struct conf_upstream {
     size_t server_count;
     enum balance balance;
     enum conf_hash_on hash_on;
-    char *hash_name; /* the header's or cookie's; NULL otherwise */
+    char *hash_name;     /* the header's or cookie's; NULL otherwise */
+    uint32_t hash_bound; /* permille of the fair share; 0: none */
     enum conf_host host;
     char *host_name; /* with HOST_NAME */
     unsigned

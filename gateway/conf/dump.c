@@ -167,6 +167,14 @@ static void put_hash_on(FILE *out, const char *name, enum conf_hash_on on, const
     fprintf(out, "%s = \"%s%s\"\n", name, words[on], key ? key : "");
 }
 
+static void put_share(FILE *out, const char *name, uint32_t permille)
+{
+    fprintf(out, "%s = %u", name, permille / 10);
+    if (permille % 10)
+        fprintf(out, ".%u", permille % 10);
+    fputs("%\n", out);
+}
+
 static void dump_choice(const struct conf_upstream *upstream, FILE *out)
 {
     static const char *const balances[] = {"round_robin", "least_requests", "two_choices",
@@ -175,6 +183,7 @@ static void dump_choice(const struct conf_upstream *upstream, FILE *out)
     static const char *const versions[] = {"off", "v1", "v2"};
     fprintf(out, "  balance = %s\n", balances[upstream->balance]);
     put_hash_on(out, "  hash_on", upstream->hash_on, upstream->hash_name);
+    put_share(out, "  hash_bound", upstream->hash_bound);
     put_option(out, "  host",
                upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
     fprintf(out, "  proxy_protocol = %s\n", versions[upstream->proxy_protocol]);
@@ -184,12 +193,9 @@ static void dump_retry(const struct conf_upstream *upstream, FILE *out)
 {
     static const char *const on[] = {"connect", "reset", "timeout", "502", "503", "504"};
     bool some = false;
-    unsigned tenth = upstream->retry.budget_permille % 10;
-    fprintf(out, "  retry {\n    attempts = %u\n    budget = %u", upstream->retry.attempts,
-            upstream->retry.budget_permille / 10);
-    if (tenth)
-        fprintf(out, ".%u", tenth);
-    fputs("%\n    on = {", out);
+    fprintf(out, "  retry {\n    attempts = %u\n", upstream->retry.attempts);
+    put_share(out, "    budget", upstream->retry.budget_permille);
+    fputs("    on = {", out);
     for (unsigned i = 0; i < sizeof(on) / sizeof(*on); i++) {
         if (!(upstream->retry.on & 1u << i))
             continue;

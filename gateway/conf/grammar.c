@@ -95,6 +95,7 @@ static cfg_opt_t upstream[] = {
     SECTION("server", server),
     ONE("balance"),
     ONE("hash_on"),
+    ONE("hash_bound"),
     ONE("host"),
     ONE("proxy_protocol"),
     SECTION("pool", pool),

@@ -127,7 +127,7 @@ bool value_is_plain(struct str text); /* no control bytes */
 /* The texts themselves. 0, -EINVAL or -ERANGE. */
 int value_parse_size(struct str text, uint64_t *ret);
 int value_parse_time(struct str text, uint32_t *ret);
-int value_parse_share(struct str text, uint32_t *ret_permille);
+int value_parse_share(struct str text, uint32_t most, uint32_t *ret_permille); /* most: % */
 #define VALUE_TEXT 32
 const char *value_put_size(char out[VALUE_TEXT], uint64_t bytes);
 const char *value_put_time(char out[VALUE_TEXT], uint32_t ms);

@@ -85,6 +85,15 @@ static bool same_servers(const struct cluster *cluster, const struct cluster_ser
     return true;
 }
 
+static uint32_t heaviest_of(const struct conf_upstream *up)
+{
+    uint32_t heaviest = 0;
+    for (size_t i = 0; i < up->server_count; i++)
+        if (!up->servers[i].backup && up->servers[i].weight > heaviest)
+            heaviest = up->servers[i].weight;
+    return heaviest;
+}
+
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,
                                     const struct resolver *names, struct conf_faults *faults,
                                     struct conf_faults *warnings)
@@ -106,6 +115,8 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
         struct cluster_spec spec = {
             .name = up->name,
             .balance = up->balance,
+            .hash_bound = up->hash_bound,
+            .heaviest = heaviest_of(up),
             .limits = {up->pool.warm, up->pool.idle, up->pool.connections, up->pool.requests,
                        up->pool.idle_timeout, up->pool.lifetime, up->timeouts.connect,
                        up->timeouts.response, up->timeouts.idle, up->timeouts.total},

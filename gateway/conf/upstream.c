@@ -92,6 +92,19 @@ void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
         *ret_name = load_copy(load, key);
 }
 
+/* How far over its fair share a server may go before its keys go elsewhere. */
+static void hash_bound_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    const struct value *value = value_get(sec, "hash_bound");
+    if (!value)
+        return;
+    if (value_parse_share(str_of(value->text), 1000, &ret->hash_bound) < 0 ||
+        (ret->hash_bound && ret->hash_bound < 1000))
+        load_fault(load, value->line,
+                   "upstream.hash_bound is %s, expected 0%% or a share from 100%% to 1000%%",
+                   value->text[0] ? value->text : "empty");
+}
+
 /* Host as the server gets it: what the client said, the server's own name, or a fixed one. */
 static void host_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
 {
@@ -208,6 +221,7 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     value_word(load, sec, "balance", balances, &balance);
     ret->balance = (enum balance)balance;
     hash_on_compile(load, sec, "hash_on", true, &ret->hash_on, &ret->hash_name);
+    hash_bound_compile(load, sec, ret);
     host_compile(load, sec, ret);
     if ((sub = value_section(sec, "pool")))
         pool_compile(load, sub, ret);

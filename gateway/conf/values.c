@@ -88,7 +88,7 @@ int value_parse_time(struct str text, uint32_t *ret)
 }
 
 /* "20%", "2.5%": permille, so at most one digit behind the point. */
-int value_parse_share(struct str text, uint32_t *ret_permille)
+int value_parse_share(struct str text, uint32_t most, uint32_t *ret_permille)
 {
     size_t n = digit_count(text);
     uint64_t whole, tenth = 0;
@@ -98,10 +98,10 @@ int value_parse_share(struct str text, uint32_t *ret_permille)
         tenth = (uint64_t)(text.p[n + 1] - '0');
     else if (n + 1 != text.n)
         return -EINVAL;
-    int err = str_to_u64((struct str){text.p, n}, 100, &whole);
+    int err = str_to_u64((struct str){text.p, n}, most, &whole);
     if (err)
         return err;
-    if (whole * 10 + tenth > 1000)
+    if (whole * 10 + tenth > most * 10)
         return -ERANGE;
     *ret_permille = (uint32_t)(whole * 10 + tenth);
     return 0;
@@ -251,7 +251,7 @@ void value_time(struct load *load, cfg_t *sec, const char *name, uint32_t min, u
 void value_share(struct load *load, cfg_t *sec, const char *name, uint32_t *ret)
 {
     const struct value *value = value_get(sec, name);
-    if (value && value_parse_share(str_of(value->text), ret))
+    if (value && value_parse_share(str_of(value->text), 100, ret))
         fault_value(load, sec, name, value, "a share from 0% to 100%");
 }
 

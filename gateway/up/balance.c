@@ -48,8 +48,34 @@ static int two_choices(struct cluster *cluster, const struct tried *tried, uint6
     return (int)other;
 }
 
+/* With a bound: what a unit of weight may have under way, in thousandths. Of the servers that
+ * were not tried, so that those who are out neither count nor carry. */
+static uint64_t bound_for(const struct cluster *cluster, const struct tried *tried)
+{
+    uint64_t weight = cluster->weight;
+    uint64_t active = atomic_load_explicit(&cluster->active, memory_order_relaxed);
+    for (uint32_t word = 0; word * 64 < cluster->primaries; word++)
+        for (uint64_t left = tried->bits[word]; left; left &= left - 1) {
+            uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(left);
+            if (i < cluster->primaries)
+                weight -= cluster->servers[i].weight;
+        }
+    return weight ? (active + 1) * cluster->hash_bound / weight : 0;
+}
+
+/* The fair share is rounded up: a server may always have one. */
+static bool is_loaded(const struct server *server, uint64_t bound)
+{
+    uint64_t load = atomic_load_explicit(&server->active, memory_order_relaxed);
+    return load && load * 1000 >= bound * server->weight;
+}
+
+/* The first server behind the key's point that was not tried, and with a bound has room: its
+ * overflow goes to the next one, and always to the same. Where all are full, as without. */
 static int by_ring(struct cluster *cluster, const struct tried *tried, uint64_t hash)
 {
+    uint64_t bound = cluster->hash_bound ? bound_for(cluster, tried) : 0;
+    int first = -1;
     uint32_t low = 0, high = cluster->ring_len;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -60,10 +86,14 @@ static int by_ring(struct cluster *cluster, const struct tried *tried, uint64_t 
     }
     for (uint32_t i = 0; i < cluster->ring_len; i++) {
         unsigned server = cluster->ring_servers[(low + i) % cluster->ring_len];
-        if (!tried_has(tried, server))
+        if (tried_has(tried, server))
+            continue;
+        if (!bound || !is_loaded(&cluster->servers[server], bound))
             return (int)server;
+        if (first < 0)
+            first = (int)server;
     }
-    return -1;
+    return first;
 }
 
 int balance_pick(struct cluster *cluster, const struct tried *tried, uint64_t hash,
@@ -96,19 +126,23 @@ int balance_pick(struct cluster *cluster, const struct tried *tried, uint64_t ha
 static bool looks_at_load(const struct cluster *cluster)
 {
     return cluster->balance == BALANCE_LEAST_REQUESTS ||
-           cluster->balance == BALANCE_TWO_CHOICES;
+           cluster->balance == BALANCE_TWO_CHOICES || cluster->hash_bound;
 }
 
 void balance_begin(struct cluster *cluster, unsigned server)
 {
     if (looks_at_load(cluster))
         atomic_fetch_add_explicit(&cluster->servers[server].active, 1, memory_order_relaxed);
+    if (cluster->hash_bound)
+        atomic_fetch_add_explicit(&cluster->active, 1, memory_order_relaxed);
 }
 
 void balance_end(struct cluster *cluster, unsigned server)
 {
     if (looks_at_load(cluster))
         atomic_fetch_sub_explicit(&cluster->servers[server].active, 1, memory_order_relaxed);
+    if (cluster->hash_bound)
+        atomic_fetch_sub_explicit(&cluster->active, 1, memory_order_relaxed);
 }
 
 /* FNV-1a, then a finisher that spreads it over all bits (splitmix64). */

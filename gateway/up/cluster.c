@@ -7,8 +7,10 @@
 #include "up/balance.h"
 #include "up/smooth.h"
 
-#define RING_POINTS 160        /* on the hash ring, for the server of the smallest weight */
-#define RING_MAX    (1u << 17) /* points in all; beyond that each server gets fewer */
+/* Points on the hash ring for each unit of weight, and the most for one server: where some
+ * weight would need more, all get fewer, in proportion. */
+#define RING_POINTS 256
+#define RING_MOST   4096
 
 /* Slots of clusters that live; a slot is taken again when its cluster is gone. */
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -68,17 +70,24 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-static bool make_ring(struct cluster *cluster)
+/* Of the server itself and of the heaviest that there may be: who else is there at the moment
+ * must not move a server's points. */
+static uint32_t points_of(const struct server *server, uint32_t heaviest)
 {
-    uint32_t smallest = UINT32_MAX, total = 0, unit = RING_POINTS;
-    for (uint32_t i = 0; i < cluster->primaries; i++) {
-        total += cluster->servers[i].weight;
-        if (cluster->servers[i].weight < smallest)
-            smallest = cluster->servers[i].weight;
-    }
-    while (unit > 1 && (uint64_t)unit * total / smallest > RING_MAX)
-        unit /= 2;
-    uint32_t len = unit * total / smallest;
+    if (heaviest <= RING_MOST / RING_POINTS)
+        return RING_POINTS * server->weight;
+    uint32_t points = RING_MOST * server->weight / heaviest;
+    return points ? points : 1;
+}
+
+static bool make_ring(struct cluster *cluster, uint32_t heaviest)
+{
+    uint32_t len = 0;
+    for (uint32_t i = 0; i < cluster->primaries; i++)
+        if (cluster->servers[i].weight > heaviest)
+            heaviest = cluster->servers[i].weight;
+    for (uint32_t i = 0; i < cluster->primaries; i++)
+        len += points_of(&cluster->servers[i], heaviest);
     struct point *points = mem_alloc((len + 1) * sizeof(*points));
     cluster->ring_hashes = mem_alloc((len + 1) * sizeof(*cluster->ring_hashes));
     cluster->ring_servers = mem_alloc((len + 1) * sizeof(*cluster->ring_servers));
@@ -90,7 +99,7 @@ static bool make_ring(struct cluster *cluster)
     for (uint32_t i = 0; i < cluster->primaries; i++) {
         const struct server *server = &cluster->servers[i];
         uint64_t base = balance_hash(str_of(server->text));
-        for (uint32_t k = 0; k < unit * server->weight / smallest; k++) {
+        for (uint32_t k = 0, count = points_of(server, heaviest); k < count; k++) {
             uint64_t seed[2] = {base, k};
             points[n].hash = balance_hash((struct str){(const char *)seed, sizeof(seed)});
             points[n++].server = (uint16_t)i;
@@ -136,6 +145,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->slot = (unsigned)slot;
     cluster->kin = spec->kin ? spec->kin->kin : ++kins;
     cluster->balance = spec->balance;
+    cluster->hash_bound = spec->balance == BALANCE_HASH ? spec->hash_bound : 0;
     cluster->limits = spec->limits;
     cluster->retry_attempts = spec->retry_attempts;
     cluster->retry_budget_permille = spec->retry_budget_permille;
@@ -150,12 +160,14 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     memcpy(cluster->name, spec->name, name_size);
     add_servers(cluster, servers, count, false);
     cluster->primaries = cluster->count;
+    for (uint32_t i = 0; i < cluster->primaries; i++)
+        cluster->weight += cluster->servers[i].weight;
     add_servers(cluster, servers, count, true);
     if (!expand(cluster->servers, 0, cluster->primaries, &cluster->order,
                 &cluster->order_len) ||
         !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
                 &cluster->backup_order_len) ||
-        (spec->balance == BALANCE_HASH && !make_ring(cluster)))
+        (spec->balance == BALANCE_HASH && !make_ring(cluster, spec->heaviest)))
         goto fail;
     return cluster;
 fail:

@@ -38,6 +38,8 @@ struct cluster_limits {
 struct cluster_spec {
     const char *name;
     enum balance balance;
+    uint32_t hash_bound; /* permille of the fair share, with BALANCE_HASH; 0: none */
+    uint32_t heaviest;   /* weight of all servers that it may come to have; 0: of `servers` */
     struct cluster_limits limits;
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
@@ -51,6 +53,7 @@ struct cluster {
     unsigned slot; /* where each worker keeps its pools of this cluster; reused after its end */
     unsigned metric_name;
     enum balance balance;
+    uint32_t hash_bound;
     struct cluster_limits limits;
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
@@ -65,10 +68,13 @@ struct cluster {
     uint64_t *ring_hashes;  /* consistent hash: sorted points ... */
     uint16_t *ring_servers; /* ... and whose they are */
     uint32_t ring_len;
+    uint64_t weight; /* of all primaries together */
 
     _Atomic uint32_t refs;
     /* The one word that every request of every worker writes. */
     _Alignas(CACHE_LINE) _Atomic uint64_t counter;
+    /* Requests in flight at all servers together, where somebody looks at it. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t active;
     _Alignas(CACHE_LINE) char end[CACHE_LINE];
 };
 

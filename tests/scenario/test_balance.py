@@ -131,6 +131,30 @@ def test_hash_on_client_ip(gateway, backend):
     assert len({gw.get().body for _ in range(6)}) == 1
 
 
+def test_hash_bound_sends_what_is_too_much_to_the_next(gateway, backend):
+    """One key that everybody asks for: three at a time over three servers is one for each."""
+    release, holds = threading.Event(), threading.Semaphore(0)
+
+    def answer(request, name):
+        if request.target == "/held":
+            holds.release()
+            assert release.wait(30)
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + name
+
+    apps = [backend(name, lambda request, name=name: answer(request, name.encode()))
+            for name in "abc"]
+    gw = gateway(config('server "@a@" {} server "@b@" {} server "@c@" {}',
+                        "balance = hash  hash_bound = 100%"), **dict(zip("abc", apps)))
+    home = gw.get().body
+    clients = [gw.client() for _ in range(3)]
+    for client in clients:
+        client.send(b"GET /held HTTP/1.1\r\nHost: t\r\n\r\n")
+        assert holds.acquire(timeout=15)
+    release.set()
+    assert sorted(client.response().body for client in clients) == [b"a", b"b", b"c"]
+    assert {gw.get().body for _ in range(5)} == {home}, "with room the key is at home again"
+
+
 def test_backup_only_serves_when_the_others_cannot(gateway, backend):
     main, spare = backend("main"), backend("spare")
     gw = gateway(config('server "@a@" {} server "@b@" { backup = true }'), a=main, b=spare)

@@ -43,7 +43,8 @@ static void is_a_fixed_point_of_loading(void **state)
         "route \"a\" { listener = 'a \"quoted\" \\\\ ${b}' respond {} }",
         LISTENER
         "upstream \"u\" { server \"a:1\" { weight = 3 } server \"unix:/b\" { backup = true }\n"
-        "balance = hash hash_on = \"cookie:a\" retry { budget = 2.5% on = {} }\n"
+        "balance = hash hash_on = \"cookie:a\" hash_bound = 150.5% retry { budget = 2.5% on = "
+        "{} }\n"
         "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } }\n"
         "route \"a\" { host = {a, \"*.b\"} path = \"/{x}/{y...}\" methods = {GET, POST}\n"
         "upstream = u rewrite = \"/{y}/{x}{path}\" timeout = 1s body_bytes = 0\n"

@@ -38,7 +38,7 @@ static void takes_every_option(void **state)
         LISTENER "upstream \"u\" {\n"
                  "server \"10.0.0.5:80\" { weight = 1000 }\nserver \"a.internal:81\" {}\n"
                  "server \"unix:/s\" { backup = true }\n"
-                 "balance = hash hash_on = \"cookie:sid\"\n"
+                 "balance = hash hash_on = \"cookie:sid\" hash_bound = 125.5%\n"
                  "pool { warm = 8 idle = 9 connections = 10 requests = 11 idle_timeout = 12ms\n"
                  "lifetime = 13ms }\n"
                  "timeouts { connect = 1ms response = 2ms idle = 3ms total = 4ms }\n"
@@ -51,6 +51,7 @@ static void takes_every_option(void **state)
     assert_int_equal(upstream->balance, BALANCE_HASH);
     assert_int_equal(upstream->hash_on, HASH_COOKIE);
     assert_string_equal(upstream->hash_name, "sid");
+    assert_int_equal(upstream->hash_bound, 1255);
     assert_int_equal(upstream->pool.warm, 8);
     assert_int_equal(upstream->pool.idle, 9);
     assert_int_equal(upstream->pool.connections, 10);
@@ -97,6 +98,13 @@ static void checks_the_ends_of_every_range(void **state)
         {"balance = random", "upstream.balance is random, expected round_robin, "
                              "least_requests, two_choices or hash"},
         {"hash_on = path", NULL},
+        {"hash_bound = 0%", NULL},
+        {"hash_bound = 100%", NULL},
+        {"hash_bound = 1000%", NULL},
+        {"hash_bound = 99.9%",
+         "upstream.hash_bound is 99.9%, expected 0% or a share from 100%"},
+        {"hash_bound = 1000.1%", "upstream.hash_bound is 1000.1%, expected"},
+        {"hash_bound = 2", "upstream.hash_bound is 2, expected"},
         {"hash_on = client_ip", NULL},
         {"hash_on = header:X-Id", NULL},
         {"hash_on = \"header:\"", "upstream.hash_on is header:, expected"},

@@ -89,9 +89,14 @@ static void reads_shares_in_permille(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         uint32_t permille = 7;
-        assert_int_equal(value_parse_share(str_of(cases[i].text), &permille), cases[i].err);
+        assert_int_equal(value_parse_share(str_of(cases[i].text), 100, &permille),
+                         cases[i].err);
         assert_int_equal(permille, cases[i].err ? 7 : cases[i].permille);
     }
+    uint32_t permille = 7;
+    assert_int_equal(value_parse_share(STR("125.5%"), 1000, &permille), 0);
+    assert_int_equal(permille, 1255);
+    assert_int_equal(value_parse_share(STR("1000.1%"), 1000, &permille), -ERANGE);
 }
 
 static void writes_the_largest_unit_that_is_exact(void **state)

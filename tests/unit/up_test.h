@@ -15,10 +15,10 @@
 #include "up/balance.h"
 
 /* Servers 127.0.0.1:1000, :1001 and so on; weights end with 0, those below 0 are backups. */
-static inline struct cluster *cluster_of(enum balance balance, const int *weights)
+static inline struct cluster *cluster_made(struct cluster_spec spec, const int *weights)
 {
     struct cluster_server servers[CLUSTER_SERVERS];
-    struct cluster_spec spec = {.name = "u", .balance = balance};
+    spec.name = "u";
     size_t n = 0;
     for (; weights[n]; n++) {
         char text[32];
@@ -30,6 +30,11 @@ static inline struct cluster *cluster_of(enum balance balance, const int *weight
     struct cluster *cluster = cluster_new(&spec, servers, n);
     assert_non_null(cluster);
     return cluster;
+}
+
+static inline struct cluster *cluster_of(enum balance balance, const int *weights)
+{
+    return cluster_made((struct cluster_spec){.balance = balance}, weights);
 }
 
 #define CLUSTER(balance, ...) cluster_of(balance, (const int[]){__VA_ARGS__, 0})
