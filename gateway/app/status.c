@@ -45,21 +45,36 @@ static json_int_t sum(struct gateway *gw, enum metric metric, const struct clust
     return (json_int_t)metrics_sum(gw->metrics, gw->worker_count, metric, labels);
 }
 
-/* Up as far as anybody knows: no worker's last try to connect failed. */
+/* What keeps a server out, the most deliberate first; else whether any worker's last try to
+ * connect failed. */
+static const char *state_of(const struct cluster *cluster, uint32_t i)
+{
+    const struct server *server = &cluster->servers[i];
+    uint32_t word = vitals_word(server->vitals);
+    if (word & VITAL_DRAINING)
+        return "draining";
+    if (word & VITAL_DOWN)
+        return "down";
+    if (word & VITAL_EJECTED)
+        return "ejected";
+    if (word & VITAL_WARMING)
+        return "warming";
+    return atomic_load_explicit(&server->down, memory_order_relaxed) ? "down" : "up";
+}
+
 static bool is_up(const struct cluster *cluster, uint32_t i)
 {
-    return atomic_load_explicit(&cluster->servers[i].down, memory_order_relaxed) == 0;
+    return strcmp(state_of(cluster, i), "up") == 0;
 }
 
 static json_t *server_json(struct gateway *gw, const struct cluster *cluster, uint32_t i)
 {
     unsigned name = cluster->servers[i].metric_name;
     return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "address",
-                     cluster->servers[i].text, "state", is_up(cluster, i) ? "up" : "down",
-                     "weight", (int)cluster->servers[i].weight, "backup",
-                     cluster->servers[i].backup, "requests",
-                     sum(gw, METRIC_UPSTREAM_REQUESTS, cluster, name, METRIC_ANY), "idle",
-                     sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 0), "active",
+                     cluster->servers[i].text, "state", state_of(cluster, i), "weight",
+                     (int)cluster->servers[i].weight, "backup", cluster->servers[i].backup,
+                     "requests", sum(gw, METRIC_UPSTREAM_REQUESTS, cluster, name, METRIC_ANY),
+                     "idle", sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 0), "active",
                      sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 1), "opened",
                      sum(gw, METRIC_UPSTREAM_OPENED, cluster, name, 0), "reused",
                      sum(gw, METRIC_UPSTREAM_REUSES, cluster, name, 0));
@@ -90,7 +105,7 @@ static json_t *upstreams(void *owner)
 static void write_up(struct gateway *gw, FILE *out)
 {
     metrics_write_head(out, "postern_upstream_server_up", "gauge",
-                       "1 while no worker's last try to connect failed.");
+                       "1 while a server is in use and can be connected to.");
     for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
         const struct cluster *cluster = gw->snapshot->clusters[i];
         for (uint32_t k = 0; k < cluster->count; k++) {

@@ -125,6 +125,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_on = up->retry.on,
             .proxy_protocol = up->proxy_protocol,
             .kin = before,
+            .before = like ? old->clusters[index] : NULL,
         };
         cluster = cluster_new(&spec, list, count);
         if (!cluster)

@@ -37,11 +37,13 @@ static bool budget_allows(const struct exchange *ex)
 
 /* ---- choosing ---- */
 
-/* A server not yet tried whose last connect did not fail; if there is none, one that did. */
-static int pick(struct exchange *ex)
+/* A server that is not passed over and whose last connect did not fail; if there is none, one
+ * whose connect did. */
+static int pick_among(struct exchange *ex, uint32_t regardless)
 {
     struct tried passed = ex->tried;
     int first = -1;
+    passed.regardless = regardless;
     for (;;) {
         uint64_t random =
             ex->cluster->balance == BALANCE_TWO_CHOICES ? context_random(ex->cx) : 0;
@@ -54,6 +56,18 @@ static int pick(struct exchange *ex)
             first = server;
         tried_add(&passed, (unsigned)server);
     }
+}
+
+/* A cold server is better than none; and so is any that nobody took out on purpose, where the
+ * upstream says so. */
+static int pick(struct exchange *ex)
+{
+    int server = pick_among(ex, 0);
+    if (server < 0)
+        server = pick_among(ex, VITAL_WARMING);
+    if (server < 0 && ex->cluster->watch.panic == PANIC_USE_ALL)
+        server = pick_among(ex, VITAL_OUT & ~VITAL_DRAINING);
+    return server;
 }
 
 void exchange_choose(struct exchange *ex)
@@ -208,7 +222,7 @@ static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
     int server = pick(ex);
     if (server >= 0)
         return server;
-    ex->tried = (struct tried){{0}}; /* all were tried: start over */
+    ex->tried = (struct tried){.regardless = 0}; /* all were tried: start over */
     return pick(ex);
 }
 

@@ -68,6 +68,33 @@ static void detail_client(const struct exchange *ex, const struct leg_fault *fau
     snprintf(out + n, (size_t)(TEXT_MAX - n), ".");
 }
 
+static const char *why_out(uint32_t word)
+{
+    return word & VITAL_DRAINING  ? "drained by an operator"
+           : word & VITAL_DOWN    ? "down, its health probes fail"
+           : word & VITAL_EJECTED ? "ejected, its requests failed"
+                                  : "failed";
+}
+
+/* Each server with what keeps it out, as far as there is room. */
+static void detail_none(const struct exchange *ex, char out[TEXT_MAX])
+{
+    const struct cluster *cluster = ex->cluster;
+    int n = snprintf(out, TEXT_MAX, "No backend available: upstream \"%s\"", cluster->name);
+    if (!cluster->count)
+        n += snprintf(out + n, (size_t)(TEXT_MAX - n), " has no address");
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        const struct server *server = &cluster->servers[i];
+        if (n > TEXT_MAX - 256) {
+            n += snprintf(out + n, (size_t)(TEXT_MAX - n), ", and %u more", cluster->count - i);
+            break;
+        }
+        n += snprintf(out + n, (size_t)(TEXT_MAX - n), "%s %s is %s", i ? "," : ":",
+                      server->text, why_out(vitals_word(server->vitals)));
+    }
+    snprintf(out + n, (size_t)(TEXT_MAX - n), ".");
+}
+
 static void detail_upstream(const struct exchange *ex, const struct leg_fault *fault,
                             char out[TEXT_MAX])
 {
@@ -88,6 +115,8 @@ static void put_detail(const struct exchange *ex, const struct leg_fault *fault,
     const char *name = reason_texts[fault->reason].name;
     if (fault->reason == R_ROUTE_NONE || fault->reason == R_ROUTE_METHOD)
         detail_route(ex, out);
+    else if (fault->reason == R_UPSTREAM_NONE && ex->cluster)
+        detail_none(ex, out);
     else if (strncmp(name, "upstream.", 9) == 0)
         detail_upstream(ex, fault, out);
     else

@@ -5,9 +5,11 @@
 
 #include "up/cluster.h"
 
-/* Servers tried already for this request: a bit each. */
+/* Which servers are passed over for this request: a bit each for those tried already, and those
+ * that are out (enum vital) for another reason than `regardless` has. */
 struct tried {
     uint64_t bits[CLUSTER_SERVERS / 64];
+    uint32_t regardless;
 };
 static inline void tried_add(struct tried *tried, unsigned i)
 {
@@ -18,9 +20,10 @@ static inline bool tried_has(const struct tried *tried, unsigned i)
     return tried->bits[i / 64] >> (i % 64) & 1;
 }
 
-/* The index of a server not yet tried, or -1 when all were. Backups only when every primary
- * was tried. `hash`: of the request's key, with BALANCE_HASH (0: it has none; then as round
- * robin). `random`: a fresh random number, with BALANCE_TWO_CHOICES. */
+/* The index of a server that is not passed over, or -1 when all are. Backups only when every
+ * primary is. A server that eases in gets its part of the choices, or of the keys. `hash`: of
+ * the request's key, with BALANCE_HASH (0: it has none; then as round robin). `random`: a fresh
+ * random number, with BALANCE_TWO_CHOICES. */
 int balance_pick(struct cluster *cluster, const struct tried *tried, uint64_t hash,
                  uint64_t random);
 

@@ -131,6 +131,38 @@ static void add_servers(struct cluster *cluster, const struct cluster_server *se
     }
 }
 
+/* The same address, if possible of the same server of the upstream; each is taken once. */
+static struct vitals *inherit(const struct cluster *before, const struct server *server,
+                              bool taken[CLUSTER_SERVERS])
+{
+    int found = -1;
+    for (uint32_t i = 0; before && i < before->count; i++) {
+        const struct server *other = &before->servers[i];
+        if (!taken[i] && addr_eq(&other->addr, &server->addr) &&
+            (found < 0 || other->from == server->from))
+            found = (int)i;
+    }
+    if (found < 0)
+        return NULL;
+    taken[found] = true;
+    return vitals_ref(before->servers[found].vitals);
+}
+
+static bool add_vitals(struct cluster *cluster, const struct cluster *before)
+{
+    bool taken[CLUSTER_SERVERS] = {false};
+    cluster->ward = before ? ward_ref(before->ward) : ward_new();
+    for (uint32_t i = 0; cluster->ward && i < cluster->count; i++) {
+        struct server *server = &cluster->servers[i];
+        server->vitals = inherit(before, server, taken);
+        if (!server->vitals)
+            server->vitals = vitals_new(cluster->ward);
+        if (!server->vitals)
+            return false;
+    }
+    return cluster->ward != NULL;
+}
+
 struct cluster *cluster_new(const struct cluster_spec *spec,
                             const struct cluster_server *servers, size_t count)
 {
@@ -155,7 +187,8 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     size_t name_size = strlen(spec->name) + 1;
     cluster->name = mem_alloc(name_size);
     cluster->servers = aligned_alloc(CACHE_LINE, (count ? count : 1) * sizeof(struct server));
-    if (slot < 0 || !cluster->name || !cluster->servers)
+    if (watch_copy(&cluster->watch, &spec->watch) < 0 || slot < 0 || !cluster->name ||
+        !cluster->servers)
         goto fail;
     memcpy(cluster->name, spec->name, name_size);
     add_servers(cluster, servers, count, false);
@@ -163,7 +196,8 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     for (uint32_t i = 0; i < cluster->primaries; i++)
         cluster->weight += cluster->servers[i].weight;
     add_servers(cluster, servers, count, true);
-    if (!expand(cluster->servers, 0, cluster->primaries, &cluster->order,
+    if (!add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
+        !expand(cluster->servers, 0, cluster->primaries, &cluster->order,
                 &cluster->order_len) ||
         !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
                 &cluster->backup_order_len) ||
@@ -189,6 +223,10 @@ void cluster_unref(struct cluster *cluster)
         return;
     if (cluster->slot != UINT32_MAX)
         slot_give(cluster->slot);
+    for (uint32_t i = 0; i < cluster->count; i++)
+        vitals_unref(cluster->servers[i].vitals);
+    ward_unref(cluster->ward);
+    watch_done(&cluster->watch);
     mem_free(cluster->order);
     mem_free(cluster->backup_order);
     mem_free(cluster->ring_hashes);

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 
 #include "net/addr.h"
+#include "up/vitals.h"
+#include "up/watch.h"
 
 #define CLUSTER_SERVERS 256 /* the most addresses in one cluster */
 #define CACHE_LINE      64
@@ -20,8 +22,9 @@ struct server {
     char text[ADDR_TEXT]; /* the address, as logs and metrics name it */
     uint32_t weight;
     bool backup;
-    uint16_t from;        /* which of the upstream's servers has this address */
-    unsigned metric_name; /* set by whoever counts */
+    uint16_t from;         /* which of the upstream's servers has this address */
+    unsigned metric_name;  /* set by whoever counts */
+    struct vitals *vitals; /* shared with this server in other clusters of the upstream */
     /* Workers whose last try to connect failed; 0: it is up as far as anybody knows. */
     _Atomic uint32_t down;
     /* Requests in flight, for the balances that look at them. */
@@ -44,7 +47,11 @@ struct cluster_spec {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol;
+    struct watch watch;        /* copied */
     const struct cluster *kin; /* had the same definition and other addresses; NULL: none */
+    /* Had the same name, whatever its definition: servers that it has too are as well as they
+     * are there. NULL: none. */
+    const struct cluster *before;
 };
 
 struct cluster {
@@ -58,7 +65,9 @@ struct cluster {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol; /* version of the PROXY header before each request; 0: none */
+    struct watch watch;
 
+    struct ward *ward;
     struct server *servers; /* primaries first, then backups */
     uint32_t count, primaries;
     uint16_t *order; /* smooth weighted round robin, expanded: indices of primaries */

@@ -43,7 +43,7 @@ static void tried_ones_are_stepped_over_and_backups_come_last(void **state)
     for (size_t k = 0; k < 4; k++) {
         struct cluster *cluster = CLUSTER(all[k], 1, 2, -1, 3, -2);
         for (uint64_t round = 1; round < 50; round++) {
-            struct tried tried = {{0}};
+            struct tried tried = {.regardless = 0};
             for (int i = 0; i < 5; i++) {
                 int server = balance_pick(cluster, &tried, round * 0x9e3779b97f4a7c15ull,
                                           round * 0x7f4a7c15ull);
@@ -162,7 +162,7 @@ static void only_the_keys_of_a_server_that_leaves_move(void **state)
     (void)state;
     struct cluster *five = CLUSTER(BALANCE_HASH, 1, 1, 1, 1, 1);
     struct cluster *four = CLUSTER(BALANCE_HASH, 1, 1, 1, 1); /* without the last */
-    struct tried down = {{0}};
+    struct tried down = {.regardless = 0};
     unsigned heirs[5] = {0};
     tried_add(&down, 4);
     for (unsigned i = 0; i < KEYS; i++) {
