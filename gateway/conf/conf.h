@@ -71,6 +71,10 @@ struct conf_server {
 /* What of a request chooses, so that the same client gets the same. */
 enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH, HASH_NONE };
 
+/* When a sticky cookie is marked Secure: as the client came, or in any case. */
+enum conf_secure { SECURE_AUTO, SECURE_ALWAYS, SECURE_NEVER };
+enum conf_same_site { SAME_SITE_LAX, SAME_SITE_STRICT, SAME_SITE_NONE };
+
 /* Which Host a server gets to see. */
 enum conf_host { HOST_PASS, HOST_UPSTREAM, HOST_NAME };
 
@@ -92,6 +96,14 @@ struct conf_upstream {
     enum conf_hash_on hash_on;
     char *hash_name;     /* the header's or cookie's; NULL otherwise */
     uint32_t hash_bound; /* permille of the fair share; 0: none */
+    struct {
+        char *name; /* NULL: no cookie is set */
+        char *path;
+        uint32_t max_age; /* ms; 0: as long as the browser likes */
+        enum conf_same_site same_site;
+        enum conf_secure secure;
+        char *secret; /* NULL: one of this process's own */
+    } sticky;
     enum conf_host host;
     char *host_name; /* with HOST_NAME */
     unsigned

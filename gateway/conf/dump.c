@@ -175,6 +175,22 @@ static void put_share(FILE *out, const char *name, uint32_t permille)
     fputs("%\n", out);
 }
 
+static void dump_sticky(const struct conf_upstream *upstream, FILE *out)
+{
+    static const char *const sites[] = {"lax", "strict", "none"};
+    static const char *const secures[] = {"auto", "always", "never"};
+    if (!upstream->sticky.name)
+        return;
+    fputs("  sticky_cookie {\n", out);
+    put_option(out, "    name", upstream->sticky.name);
+    put_option(out, "    path", upstream->sticky.path);
+    put_time(out, "    max_age", upstream->sticky.max_age);
+    fprintf(out, "    same_site = %s\n    secure = %s\n", sites[upstream->sticky.same_site],
+            secures[upstream->sticky.secure]);
+    put_option(out, "    secret", upstream->sticky.secret ? "****************" : NULL);
+    fputs("  }\n", out);
+}
+
 static void dump_choice(const struct conf_upstream *upstream, FILE *out)
 {
     static const char *const balances[] = {"round_robin", "least_requests", "two_choices",
@@ -184,6 +200,7 @@ static void dump_choice(const struct conf_upstream *upstream, FILE *out)
     fprintf(out, "  balance = %s\n", balances[upstream->balance]);
     put_hash_on(out, "  hash_on", upstream->hash_on, upstream->hash_name);
     put_share(out, "  hash_bound", upstream->hash_bound);
+    dump_sticky(upstream, out);
     put_option(out, "  host",
                upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
     fprintf(out, "  proxy_protocol = %s\n", versions[upstream->proxy_protocol]);

@@ -25,6 +25,12 @@ static bool pools_eq(const struct conf_upstream *a, const struct conf_upstream *
            a->pool.idle_timeout == b->pool.idle_timeout && a->pool.lifetime == b->pool.lifetime;
 }
 
+static bool sticky_eq(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    return text_eq(a->sticky.name, b->sticky.name) &&
+           text_eq(a->sticky.secret, b->sticky.secret);
+}
+
 static bool rest_eq(const struct conf_upstream *a, const struct conf_upstream *b)
 {
     return a->timeouts.connect == b->timeouts.connect &&
@@ -38,8 +44,8 @@ bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream 
 {
     return text_eq(a->name, b->name) && servers_eq(a, b) && a->balance == b->balance &&
            a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) &&
-           a->hash_bound == b->hash_bound && a->proxy_protocol == b->proxy_protocol &&
-           pools_eq(a, b) && rest_eq(a, b);
+           a->hash_bound == b->hash_bound && sticky_eq(a, b) &&
+           a->proxy_protocol == b->proxy_protocol && pools_eq(a, b) && rest_eq(a, b);
 }
 
 bool conf_split_eq(const struct conf_route *a, const struct conf_route *b)

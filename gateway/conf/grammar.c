@@ -90,12 +90,18 @@ static cfg_opt_t retry[] = {
     ONE(GRAMMAR_PLACE), ONE("attempts"), ONE("budget"), LIST("on"), CFG_END(),
 };
 
+static cfg_opt_t sticky_cookie[] = {
+    ONE(GRAMMAR_PLACE), ONE("name"),   ONE("path"),   ONE("max_age"),
+    ONE("same_site"),   ONE("secure"), ONE("secret"), CFG_END(),
+};
+
 static cfg_opt_t upstream[] = {
     ONE(GRAMMAR_TITLE),
     SECTION("server", server),
     ONE("balance"),
     ONE("hash_on"),
     ONE("hash_bound"),
+    SECTION("sticky_cookie", sticky_cookie),
     ONE("host"),
     ONE("proxy_protocol"),
     SECTION("pool", pool),

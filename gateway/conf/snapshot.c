@@ -1,5 +1,7 @@
 #include "conf/snapshot.h"
 
+#include <sys/random.h>
+
 #define MEMORY_FAULT "out of memory while the configuration is put together"
 #define RESOLVE_MS   2000 /* a start and a reload wait so long for names */
 
@@ -94,6 +96,18 @@ static uint32_t heaviest_of(const struct conf_upstream *up)
     return heaviest;
 }
 
+/* Without a secret the ids hold as long as the process does. */
+static struct sip_key sticky_key(const struct conf_upstream *up)
+{
+    static struct sip_key own;
+    if (up->sticky.secret)
+        return sip_key_of(str_of(up->sticky.secret));
+    while (!own.k0)
+        if (getrandom(&own, sizeof(own), 0) != sizeof(own))
+            own.k0 = 0;
+    return own;
+}
+
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,
                                     const struct resolver *names, struct conf_faults *faults,
                                     struct conf_faults *warnings)
@@ -112,6 +126,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
     if (ok && before && same_servers(before, list, count)) {
         cluster = cluster_ref(old->clusters[index]);
     } else if (ok) {
+        struct sip_key key = up->sticky.name ? sticky_key(up) : (struct sip_key){0, 0};
         struct cluster_spec spec = {
             .name = up->name,
             .balance = up->balance,
@@ -124,6 +139,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_budget_permille = up->retry.budget_permille,
             .retry_on = up->retry.on,
             .proxy_protocol = up->proxy_protocol,
+            .sticky = up->sticky.name ? &key : NULL,
             .kin = before,
             .before = like ? old->clusters[index] : NULL,
         };

@@ -105,6 +105,50 @@ static void hash_bound_compile(struct load *load, cfg_t *sec, struct conf_upstre
                    value->text[0] ? value->text : "empty");
 }
 
+/* RFC 6265 4.1.1: a path ends at a semicolon. */
+static void cookie_path_compile(struct load *load, cfg_t *sec, char **ret_path)
+{
+    const struct value *value = value_get(sec, "path");
+    value_text(load, sec, "path", ret_path);
+    if (value && (value->text[0] != '/' || strchr(value->text, ';')))
+        load_fault(load, value->line,
+                   "sticky_cookie.path is %s, expected a path without semicolons",
+                   value->text[0] ? value->text : "empty");
+}
+
+static void sticky_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    static const char *const sites[] = {"lax", "strict", "none", NULL};
+    static const char *const secures[] = {"auto", "always", "never", NULL};
+    unsigned site = SAME_SITE_LAX, secure = SECURE_AUTO;
+    const struct value *name = value_get(sec, "name"), *secret = value_get(sec, "secret");
+    if (!name)
+        load_fault(load, value_line(sec), "sticky_cookie has no name, expected one");
+    else if (!head_is_token(str_of(name->text)))
+        load_fault(load, name->line,
+                   "sticky_cookie.name is %s, expected a name of letters, digits, - and _",
+                   name->text[0] ? name->text : "empty");
+    else
+        ret->sticky.name = load_copy(load, str_of(name->text));
+    ret->sticky.path = load_copy(load, STR("/"));
+    cookie_path_compile(load, sec, &ret->sticky.path);
+    value_time(load, sec, "max_age", 0, 30 * DAY_MS, &ret->sticky.max_age);
+    value_word(load, sec, "same_site", sites, &site);
+    value_word(load, sec, "secure", secures, &secure);
+    ret->sticky.same_site = (enum conf_same_site)site;
+    ret->sticky.secure = (enum conf_secure)secure;
+    if (site == SAME_SITE_NONE && secure == SECURE_NEVER)
+        load_fault(load, value_get(sec, "secure")->line,
+                   "sticky_cookie.secure is never with same_site = none, which browsers only "
+                   "take from secure cookies");
+    if (secret && strlen(secret->text) < 16)
+        load_fault(load, secret->line,
+                   "sticky_cookie.secret has %zu bytes, expected at least 16",
+                   strlen(secret->text));
+    else if (secret)
+        ret->sticky.secret = load_copy(load, str_of(secret->text));
+}
+
 /* Host as the server gets it: what the client said, the server's own name, or a fixed one. */
 static void host_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
 {
@@ -222,6 +266,8 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     ret->balance = (enum balance)balance;
     hash_on_compile(load, sec, "hash_on", true, &ret->hash_on, &ret->hash_name);
     hash_bound_compile(load, sec, ret);
+    if ((sub = value_section(sec, "sticky_cookie")))
+        sticky_compile(load, sub, ret);
     host_compile(load, sec, ret);
     if ((sub = value_section(sec, "pool")))
         pool_compile(load, sub, ret);

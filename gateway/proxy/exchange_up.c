@@ -3,6 +3,7 @@
 #include "proxy/exchange.h"
 
 #include "proxy/forward.h"
+#include "proxy/sticky.h"
 
 #define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
 #define RETRY_HALF  (5 * NS_PER_S) /* half of the budget's window */
@@ -70,13 +71,22 @@ static int pick(struct exchange *ex)
     return server;
 }
 
+/* Whether somebody who likes this server best had better go elsewhere. */
+static bool is_out(const struct exchange *ex, int server)
+{
+    return (vitals_word(ex->cluster->servers[server].vitals) & VITAL_OUT) ||
+           pool_is_down(ex->fleet->pools[server]);
+}
+
 void exchange_choose(struct exchange *ex)
 {
     if (ex->cluster->balance == BALANCE_HASH)
         ex->hash = forward_hash(ex, ex->upstream->hash_on, ex->upstream->hash_name);
     budget_turn(ex->fleet, ex->cx->loop->now);
     ex->fleet->requests[0]++;
-    int server = pick(ex);
+    int server = sticky_server(ex);
+    if (server < 0 || is_out(ex, server))
+        server = pick(ex);
     if (server < 0) {
         exchange_fail(ex, &(struct leg_fault){.reason = R_UPSTREAM_NONE});
         return;

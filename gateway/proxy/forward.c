@@ -5,6 +5,7 @@
 #include "http/path.h"
 #include "net/proxy_protocol.h"
 #include "proxy/forwarded.h"
+#include "proxy/sticky.h"
 
 #define ID_MAX 128 /* of a request id that a trusted proxy brings */
 
@@ -516,7 +517,10 @@ enum reason forward_response(struct exchange *ex, struct head *head)
     if (head_strip_hop(head))
         return R_UPSTREAM_PROTOCOL;
     head->keep_alive = true; /* the client's connection is the client's */
-    if (head->status >= 200 && !forward_edit(ex, &ex->match.route->response_headers, head))
+    bool final = head->status >= 200;
+    if (final && !forward_edit(ex, &ex->match.route->response_headers, head))
+        return R_NO_MEMORY;
+    if ((final || head->status == 101) && !sticky_tell(ex, head))
         return R_NO_MEMORY;
     return R_NONE;
 }

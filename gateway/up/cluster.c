@@ -115,6 +115,19 @@ static bool make_ring(struct cluster *cluster, uint32_t heaviest)
     return true;
 }
 
+/* Of the address, so that it stays with it; with the name, or a client could see which of its
+ * upstreams share a server. */
+static bool make_ids(struct cluster *cluster, const struct sip_key *key)
+{
+    cluster->ids = mem_alloc((cluster->count + 1) * sizeof(*cluster->ids));
+    for (uint32_t i = 0; cluster->ids && i < cluster->count; i++) {
+        uint64_t parts[2] = {sip_hash(key, str_of(cluster->name)),
+                             sip_hash(key, str_of(cluster->servers[i].text))};
+        cluster->ids[i] = sip_hash(key, (struct str){(const char *)parts, sizeof(parts)});
+    }
+    return cluster->ids != NULL;
+}
+
 static void add_servers(struct cluster *cluster, const struct cluster_server *servers,
                         size_t count, bool backups)
 {
@@ -201,6 +214,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
                 &cluster->order_len) ||
         !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
                 &cluster->backup_order_len) ||
+        (spec->sticky && !make_ids(cluster, spec->sticky)) ||
         (spec->balance == BALANCE_HASH && !make_ring(cluster, spec->heaviest)))
         goto fail;
     return cluster;
@@ -231,6 +245,7 @@ void cluster_unref(struct cluster *cluster)
     mem_free(cluster->backup_order);
     mem_free(cluster->ring_hashes);
     mem_free(cluster->ring_servers);
+    mem_free(cluster->ids);
     mem_free(cluster->name);
     free(cluster->servers);
     free(cluster);

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "base/sip.h"
 #include "net/addr.h"
 #include "up/vitals.h"
 #include "up/watch.h"
@@ -47,8 +48,9 @@ struct cluster_spec {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol;
-    struct watch watch;        /* copied */
-    const struct cluster *kin; /* had the same definition and other addresses; NULL: none */
+    const struct sip_key *sticky; /* makes the servers' ids; NULL: they have none */
+    struct watch watch;           /* copied */
+    const struct cluster *kin;    /* had the same definition and other addresses; NULL: none */
     /* Had the same name, whatever its definition: servers that it has too are as well as they
      * are there. NULL: none. */
     const struct cluster *before;
@@ -77,6 +79,7 @@ struct cluster {
     uint64_t *ring_hashes;  /* consistent hash: sorted points ... */
     uint16_t *ring_servers; /* ... and whose they are */
     uint32_t ring_len;
+    uint64_t *ids;   /* what a sticky cookie calls the servers; NULL: there is none */
     uint64_t weight; /* of all primaries together */
 
     _Atomic uint32_t refs;

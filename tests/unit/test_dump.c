@@ -43,6 +43,7 @@ static void is_a_fixed_point_of_loading(void **state)
         "route \"a\" { listener = 'a \"quoted\" \\\\ ${b}' respond {} }",
         LISTENER
         "upstream \"u\" { server \"a:1\" { weight = 3 } server \"unix:/b\" { backup = true }\n"
+        "sticky_cookie { name = a max_age = 2h secret = \"0123456789abcdef\" }\n"
         "balance = hash hash_on = \"cookie:a\" hash_bound = 150.5% retry { budget = 2.5% on = "
         "{} }\n"
         "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } }\n"
@@ -67,6 +68,17 @@ static void is_a_fixed_point_of_loading(void **state)
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         free(fixed_point(conf_of(texts[i])));
+}
+
+static void secrets_are_not_shown(void **state)
+{
+    (void)state;
+    char *text = fixed_point(
+        conf_of(LISTENER "upstream \"u\" { server \"a:1\" {}\n"
+                         "sticky_cookie { name = a secret = \"0123456789abcdef\" } }"));
+    assert_non_null(strstr(text, "secret = \"****************\""));
+    assert_null(strstr(text, "0123456789"));
+    free(text);
 }
 
 static void fills_in_the_defaults(void **state)
@@ -181,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_a_fixed_point_of_loading),
+        cmocka_unit_test(secrets_are_not_shown),
         cmocka_unit_test(fills_in_the_defaults),
         cmocka_unit_test(examples_load_and_come_back),
         cmocka_unit_test(the_reference_shows_options_that_there_are),

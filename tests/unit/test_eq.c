@@ -58,6 +58,7 @@ static void differs_in_every_single_thing(void **state)
         {"header:X", "header:Y"},
         {"header:X", "path"},
         {"header:X", "header:X hash_bound = 150%"},
+        {"header:X", "header:X sticky_cookie { name = a }"},
         {"warm = 2", "warm = 1"},
         {"idle = 3 c", "idle = 2 c"},
         {"connections = 4", "connections = 5"},
