@@ -4,7 +4,61 @@
 
 _Static_assert(sizeof(struct radix_node) <= CACHE_LINE, "a node is one cache line");
 
+/* Segments: with the slash before them. Whatever a path begins with is its first one. */
+
+static uint32_t segment_end(const char *p, uint32_t n, uint32_t at)
+{
+    if (at >= n)
+        return n;
+    const char *slash = memchr(p + at + 1, '/', n - at - 1);
+    return slash ? (uint32_t)(slash - p) : n;
+}
+
+static uint64_t load(const char *p, size_t n)
+{
+    uint64_t word = 0;
+    memcpy(&word, p, n);
+    return word;
+}
+
+/* Only the configuration's segments are in a table, so nobody can fill one from outside. */
+static uint32_t segment_hash(const char *p, size_t n)
+{
+    uint64_t hash = n;
+    for (; n >= 8; p += 8, n -= 8)
+        hash = (hash ^ load(p, 8)) * 0x9e3779b97f4a7c15ull, hash ^= hash >> 32;
+    if (n & 4)
+        hash ^= load(p, 4), p += 4;
+    if (n & 2)
+        hash ^= load(p, 2) << 32, p += 2;
+    if (n & 1)
+        hash ^= load(p, 1) << 48;
+    hash *= 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(hash >> 32);
+}
+
 /* Building */
+
+/* Of the byte at `i`, or of the end. A segment is {x}, {x...}, empty or longer, in this order.
+ */
+static unsigned rank(const struct radix_key *key, uint32_t i)
+{
+    if (i == key->n)
+        return PATTERN_REST + 1;
+    if (key->p[i] == '/')
+        return PATTERN_REST + 2;
+    return (unsigned char)key->p[i] <= PATTERN_REST
+               ? (unsigned char)key->p[i]
+               : PATTERN_REST + 2u + (unsigned char)key->p[i];
+}
+
+int radix_compare(const struct radix_key *a, const struct radix_key *b)
+{
+    uint32_t n = a->n < b->n ? a->n : b->n, i = 0;
+    while (i < n && a->p[i] == b->p[i])
+        i++;
+    return (int)rank(a, i) - (int)rank(b, i);
+}
 
 static bool nodes_grow(struct radix *radix, uint32_t n)
 {
@@ -34,101 +88,131 @@ static uint32_t nodes_take(struct radix *radix, uint32_t n)
     return first;
 }
 
-/* Room for the first bytes of a node's children; NULL: no memory. */
-static char *kid_keys_take(struct radix *radix, struct radix_node *node)
+/* Room for the children of `node`, at most half full. False: no memory. */
+static bool slots_take(struct radix *radix, struct radix_node *node, uint32_t kids)
 {
-    uint32_t n = node->kid_count;
-    if (n <= RADIX_KIDS)
-        return node->keys.inside;
-    if (n > radix->kid_keys_cap - radix->kid_keys_n) {
-        uint32_t cap = (radix->kid_keys_n + n) * 2;
-        char *kid_keys = mem_realloc(radix->kid_keys, cap);
-        if (!kid_keys)
-            return NULL;
-        radix->kid_keys = kid_keys;
-        radix->kid_keys_cap = cap;
+    uint8_t bits = 1;
+    while (1u << bits < kids * 2)
+        bits++;
+    uint32_t n = 1u << bits;
+    if (radix->slot_count == 0)
+        radix->slot_count = 1;
+    if (radix->slot_count + n > radix->slot_cap) {
+        uint32_t cap = (radix->slot_count + n) * 2;
+        struct radix_slot *slots = mem_realloc(radix->slots, cap * sizeof(*slots));
+        if (!slots)
+            return false;
+        radix->slots = slots;
+        radix->slot_cap = cap;
     }
-    node->keys.outside = radix->kid_keys_n;
-    radix->kid_keys_n += n;
-    return radix->kid_keys + node->keys.outside;
+    memset(&radix->slots[radix->slot_count], 0, n * sizeof(*radix->slots));
+    node->slots = radix->slot_count;
+    node->slot_bits = bits;
+    radix->slot_count += n;
+    return true;
 }
 
-/* The keys behind `from` whose byte at `at` is the same. */
+static void slot_put(struct radix *radix, const struct radix_node *node, uint32_t hash,
+                     uint32_t kid)
+{
+    uint32_t mask = (1u << node->slot_bits) - 1, i = hash;
+    while (radix->slots[node->slots + (i & mask)].node)
+        i++;
+    radix->slots[node->slots + (i & mask)] = (struct radix_slot){hash, kid};
+}
+
+static bool is_variable(const struct radix_key *key, uint32_t at, char variable)
+{
+    return at + 1 < key->n && key->p[at] == '/' && key->p[at + 1] == variable;
+}
+
+/* The keys behind `from` whose segment at `at` is the same. */
 static uint32_t run_end(const struct radix_key *keys, uint32_t from, uint32_t to, uint32_t at)
 {
-    uint32_t i = from + 1;
-    while (i < to && keys[i].p[at] == keys[from].p[at])
+    uint32_t end = segment_end(keys[from].p, keys[from].n, at), i = from + 1;
+    while (i < to && segment_end(keys[i].p, keys[i].n, at) == end &&
+           memcmp(keys[i].p + at, keys[from].p + at, end - at) == 0)
         i++;
     return i;
 }
 
-static bool is_variable(char c)
+/* Where the whole segments end that all keys have from `at` on, {x...} excepted. Sorted, their
+ * first and last have what they all have. */
+static uint32_t common_end(const struct radix_key *first, const struct radix_key *last,
+                           uint32_t at)
 {
-    return c == PATTERN_ONE || c == PATTERN_REST;
+    while (at < first->n && !is_variable(first, at, PATTERN_REST)) {
+        uint32_t end = segment_end(first->p, first->n, at);
+        if (segment_end(last->p, last->n, at) != end ||
+            memcmp(first->p + at, last->p + at, end - at) != 0)
+            break;
+        at = end;
+    }
+    return at;
+}
+
+static void label_set(struct radix_node *node, const char *label, uint32_t n)
+{
+    node->label_n = (uint16_t)n;
+    node->variable = n && memchr(label, PATTERN_ONE, n);
+    if (n <= RADIX_LABEL)
+        memcpy(node->label.inside, label, n);
+    else
+        node->label.outside = label;
 }
 
 static bool build(struct radix *radix, uint32_t index, const struct radix_key *keys,
                   uint32_t from, uint32_t to, uint32_t at);
 
-static bool build_kids(struct radix *radix, uint32_t index, const struct radix_key *keys,
-                       uint32_t from, uint32_t to, uint32_t at)
+/* The literal segments behind a node: keys[from] to keys[to - 1], none of them a variable. */
+static bool build_kids(struct radix *radix, struct radix_node *node,
+                       const struct radix_key *keys, uint32_t from, uint32_t to, uint32_t at)
 {
-    uint16_t count = 0;
+    uint32_t count = 0;
     for (uint32_t i = from; i < to; i = run_end(keys, i, to, at))
         count++;
+    if (count == 0)
+        return true;
     uint32_t kid = nodes_take(radix, count);
-    if (!kid)
+    if (!kid || !slots_take(radix, node, count))
         return false;
-    struct radix_node *node = &radix->nodes[index];
-    node->kids = kid;
-    node->kid_count = count;
-    char *first_bytes = kid_keys_take(radix, node);
-    if (!first_bytes)
-        return false;
-    for (uint32_t i = from; i < to; i = run_end(keys, i, to, at))
-        *first_bytes++ = keys[i].p[at];
-    for (uint32_t i = from, end; i < to; i = end) {
+    for (uint32_t i = from, end; i < to; i = end, kid++) {
         end = run_end(keys, i, to, at);
-        if (!build(radix, kid++, keys, i, end, at))
+        uint32_t n = segment_end(keys[i].p, keys[i].n, at) - at;
+        slot_put(radix, node, segment_hash(keys[i].p + at, n), kid);
+        if (!build(radix, kid, keys, i, end, at))
             return false;
     }
     return true;
 }
 
-/* Makes nodes[index] from keys that are equal up to `at`. Sorted, their first and last have
- * the prefix that they all have; variables sort before all bytes of a path. */
+/* Makes nodes[index] from keys that are equal up to `at`. */
 static bool build(struct radix *radix, uint32_t index, const struct radix_key *keys,
                   uint32_t from, uint32_t to, uint32_t at)
 {
-    const struct radix_key *first = &keys[from], *last = &keys[to - 1];
-    struct radix_node node = {0};
-    const char *label = first->p + at;
-    while (at < first->n && at < last->n && first->p[at] == last->p[at] &&
-           !is_variable(first->p[at]))
-        at++;
-    node.label_n = (uint16_t)(first->p + at - label);
-    if (node.label_n <= RADIX_LABEL)
-        memcpy(node.label.inside, label, node.label_n);
-    else
-        node.label.outside = label;
-    node.first = from;
+    struct radix_node node = {.first = from};
+    uint32_t begin = at;
+    at = common_end(&keys[from], &keys[to - 1], at);
+    label_set(&node, keys[from].p + begin, at - begin);
     while (from < to && keys[from].n == at)
         from++;
     node.count = from - node.first;
-    if (from < to && keys[from].p[at] == PATTERN_ONE) {
+    if (from < to && is_variable(&keys[from], at, PATTERN_ONE)) {
         uint32_t end = run_end(keys, from, to, at);
         node.one = nodes_take(radix, 1);
-        if (!node.one || !build(radix, node.one, keys, from, end, at + 1))
+        if (!node.one || !build(radix, node.one, keys, from, end, at))
             return false;
         from = end;
     }
-    if (from < to && keys[from].p[at] == PATTERN_REST) {
+    if (from < to && is_variable(&keys[from], at, PATTERN_REST)) {
         node.rest = from;
         from = run_end(keys, from, to, at);
         node.rest_count = from - node.rest;
     }
+    if (!build_kids(radix, &node, keys, from, to, at))
+        return false;
     radix->nodes[index] = node;
-    return from == to || build_kids(radix, index, keys, from, to, at);
+    return true;
 }
 
 uint32_t radix_add(struct radix *radix, const struct radix_key *keys, uint32_t from,
@@ -141,19 +225,84 @@ uint32_t radix_add(struct radix *radix, const struct radix_key *keys, uint32_t f
 void radix_done(struct radix *radix)
 {
     mem_free(radix->nodes_memory);
-    mem_free(radix->kid_keys);
+    mem_free(radix->slots);
     *radix = (struct radix){0};
 }
 
 /* Walking */
 
-static uint32_t kid_of(const struct radix *radix, const struct radix_node *node, char c)
+static const char *label_of(const struct radix_node *node)
 {
-    const char *keys = node->keys.inside;
-    if (node->kid_count > RADIX_KIDS)
-        keys = radix->kid_keys + node->keys.outside;
-    const char *key = node->kid_count ? memchr(keys, c, node->kid_count) : NULL;
-    return key ? node->kids + (uint32_t)(key - keys) : 0;
+    return node->label_n <= RADIX_LABEL ? node->label.inside : node->label.outside;
+}
+
+/* A label with {x} against the begin of a path. The bytes used, or -1. */
+static long match_variable(const char *label, size_t n, struct str path, unsigned *captures,
+                           struct radix_walk *walk)
+{
+    size_t used = 0;
+    while (n) {
+        const char *one = memchr(label, PATTERN_ONE, n);
+        size_t literal = one ? (size_t)(one - label) : n;
+        if (path.n - used < literal || memcmp(path.p + used, label, literal) != 0)
+            return -1;
+        used += literal;
+        label += literal;
+        n -= literal;
+        if (!one)
+            break;
+        const char *value = path.p + used;
+        const char *slash = memchr(value, '/', path.n - used);
+        size_t length = slash ? (size_t)(slash - value) : path.n - used;
+        if (length == 0)
+            return -1;
+        walk->captures[(*captures)++] = (struct str){value, length};
+        used += length;
+        label++;
+        n--;
+    }
+    return (long)used;
+}
+
+/* Takes the node's label off the path, and nothing less than whole segments. */
+static bool take_label(const struct radix_node *node, struct str *path, unsigned *captures,
+                       struct radix_walk *walk)
+{
+    const char *label = label_of(node);
+    size_t used = node->label_n;
+    if (used == 0)
+        return true;
+    if (node->variable) {
+        long n = match_variable(label, used, *path, captures, walk);
+        if (n < 0)
+            return false;
+        used = (size_t)n;
+    } else if (path->n < used || memcmp(path->p, label, used) != 0) {
+        return false;
+    }
+    *path = (struct str){path->p + used, path->n - used};
+    return path->n == 0 || path->p[0] == '/';
+}
+
+static bool begins_with(const struct radix_node *node, struct str segment)
+{
+    const char *label = label_of(node);
+    return node->label_n >= segment.n && memcmp(label, segment.p, segment.n) == 0 &&
+           (node->label_n == segment.n || label[segment.n] == '/');
+}
+
+static uint32_t kid_of(const struct radix *radix, const struct radix_node *node,
+                       struct str segment)
+{
+    if (!node->slots)
+        return 0;
+    uint32_t hash = segment_hash(segment.p, segment.n), mask = (1u << node->slot_bits) - 1;
+    for (uint32_t i = hash;; i++) {
+        const struct radix_slot *slot = &radix->slots[node->slots + (i & mask)];
+        if (slot->node == 0 ||
+            (slot->hash == hash && begins_with(&radix->nodes[slot->node], segment)))
+            return slot->node;
+    }
 }
 
 /* A node is entered at most once in a walk, since its depth in segments is fixed:
@@ -162,29 +311,19 @@ static bool visit(const struct radix *radix, uint32_t index, struct str path, un
                   struct radix_walk *walk)
 {
     const struct radix_node *node = &radix->nodes[index];
-    const char *label = node->label_n <= RADIX_LABEL ? node->label.inside : node->label.outside;
-    if (path.n < node->label_n || memcmp(path.p, label, node->label_n) != 0)
+    if (!take_label(node, &path, &captures, walk))
         return false;
-    path = (struct str){path.p + node->label_n, path.n - node->label_n};
-    if (path.n == 0) {
-        if (node->count && walk->on_keys(walk, node->first, node->count))
-            return true;
-    } else {
-        uint32_t kid = kid_of(radix, node, path.p[0]);
-        if (kid && visit(radix, kid, path, captures, walk))
-            return true;
-        if (node->one && path.p[0] != '/') {
-            const char *slash = memchr(path.p, '/', path.n);
-            size_t n = slash ? (size_t)(slash - path.p) : path.n;
-            walk->captures[captures] = (struct str){path.p, n};
-            struct str behind = {path.p + n, path.n - n};
-            if (visit(radix, node->one, behind, captures + 1, walk))
-                return true;
-        }
-    }
-    if (!node->rest_count)
+    if (path.n == 0)
+        return node->count && walk->on_keys(walk, node->first, node->count);
+    uint32_t end = segment_end(path.p, (uint32_t)path.n, 0);
+    uint32_t kid = kid_of(radix, node, (struct str){path.p, end});
+    if (kid && visit(radix, kid, path, captures, walk))
+        return true;
+    if (node->one && end > 1 && visit(radix, node->one, path, captures, walk))
+        return true;
+    if (!node->rest_count || path.p[0] != '/')
         return false;
-    walk->captures[captures] = path;
+    walk->captures[captures] = (struct str){path.p + 1, path.n - 1};
     return walk->on_keys(walk, node->rest, node->rest_count);
 }
 

@@ -1,4 +1,10 @@
-/* Compressed radix trees over path patterns, many of them in one array of nodes.
+/* Compressed radix trees over path patterns, many of them in one array of nodes. Their alphabet
+ * is not the byte but the segment ("/api"): a walk takes as many steps as a path has places
+ * where routes part, however many routes there are.
+ *
+ *   "/api/v1" ──"/users"──▶ "/users"            {rest...}: a range of keys
+ *                 │          └──{x}──▶ "/{x}/posts"
+ *                 └──"/teams"──▶ "/teams/{x}"
  *
  * Built once from sorted keys, immutable afterwards; a walk neither allocates nor writes to
  * the tree. A tree's nodes lie close together, children of one node side by side. */
@@ -12,37 +18,44 @@ struct radix_key {
     uint32_t n;
 };
 
+/* The order of keys in an array for radix_add: bytewise, but "/" before all other bytes, so
+ * that keys which begin with the same segments stand together. As memcmp. */
+int radix_compare(const struct radix_key *a, const struct radix_key *b);
+
 /* A node is one cache line, for a large tree costs a miss for each line that a walk touches:
- * short labels and few children, nearly all of them, are kept inside. */
-#define RADIX_LABEL 16
-#define RADIX_KIDS  16
+ * nearly all labels are kept inside. */
+#define RADIX_LABEL 32
 
 struct radix_node {
-    uint16_t label_n, kid_count;
+    uint16_t label_n;
+    bool variable;             /* the label has an {x} */
+    uint8_t slot_bits;         /* the children's slots are 1 << slot_bits */
+    uint32_t slots;            /* the first of them; 0: no children */
+    uint32_t one;              /* node that begins with {x}; 0: none */
     uint32_t first, count;     /* keys that end here: a range of the sorted array */
-    uint32_t rest, rest_count; /* keys that end in {x...} here */
-    uint32_t one;              /* node behind {x}; 0: none */
-    uint32_t kids;             /* the first child; the others follow it */
-    union { /* literal bytes that lead here, the first one chosen by the parent */
+    uint32_t rest, rest_count; /* keys whose next segment is {x...} */
+    union {                    /* segments that lead here, {x} as PATTERN_ONE */
         char inside[RADIX_LABEL];
         const char *outside;
     } label;
-    union { /* the children's first bytes */
-        char inside[RADIX_KIDS];
-        uint32_t outside; /* in kid_keys */
-    } keys;
+};
+
+/* A place in the hash table of a node's children. */
+struct radix_slot {
+    uint32_t hash; /* of the segment */
+    uint32_t node; /* 0: empty */
 };
 
 struct radix {
     struct radix_node *nodes; /* nodes[0] is no node */
     void *nodes_memory;       /* where they are, before alignment */
     uint32_t count, cap;
-    char *kid_keys;
-    uint32_t kid_keys_n, kid_keys_cap;
+    struct radix_slot *slots; /* slots[0] is nobody's */
+    uint32_t slot_count, slot_cap;
 };
 
-/* Adds a tree for keys[from] to keys[to - 1], which are sorted bytewise. The root's index,
- * or 0 when out of memory. */
+/* Adds a tree for keys[from] to keys[to - 1], which are sorted by radix_compare. The root's
+ * index, or 0 when out of memory. */
 uint32_t radix_add(struct radix *radix, const struct radix_key *keys, uint32_t from,
                    uint32_t to);
 void radix_done(struct radix *radix);

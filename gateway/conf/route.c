@@ -10,15 +10,15 @@
 #define HOST_MAX 255 /* bytes of a host that a pattern could match */
 
 /* One way to a route: it has as many as it has hosts. What a lookup asks is kept here, so
- * that it need not touch the route. */
+ * that it need not touch the route; small, for among many each is a cache miss. */
 struct entry {
-    const struct conf_route *route;
-    const uint64_t *listeners; /* bits; NULL: all */
-    uint32_t methods;          /* bits by enum method */
-    uint16_t method_count;     /* 0: any */
-    uint8_t capture_count;
-    uint8_t condition_count;
+    uint32_t route;   /* in conf->routes */
+    uint16_t methods; /* bits by enum method */
+    uint8_t captures;
+    uint8_t asks; /* bits: what of a request is to be looked at besides host and path */
 };
+enum { ASKS_METHOD = 1, ASKS_LISTENER = 2, ASKS_CONDITIONS = 4 };
+_Static_assert(METHOD_COUNT <= 16, "the methods fit into an entry");
 
 struct host {
     struct str name; /* ".example.org" for *.example.org; .p NULL: an empty place */
@@ -83,18 +83,32 @@ struct find {
     FILE *explain;
 };
 
-static bool is_on_listener(const struct entry *entry, size_t listener)
+static size_t listener_words(const struct conf *conf)
 {
-    return !entry->listeners || entry->listeners[listener / 64] >> listener % 64 & 1;
+    return conf->listener_count / 64 + 1;
+}
+
+static const struct conf_route *route_of(const struct find *find, const struct entry *entry)
+{
+    return &find->router->conf->routes[entry->route];
+}
+
+static bool is_on_listener(const struct entry *entry, const struct find *find)
+{
+    if (!(entry->asks & ASKS_LISTENER))
+        return true;
+    size_t words = listener_words(find->router->conf);
+    uint64_t bits = find->router->listener_bits[entry->route * words + find->listener / 64];
+    return bits >> find->listener % 64 & 1;
 }
 
 static bool takes_method(const struct entry *entry, const struct find *find)
 {
-    if (entry->method_count == 0)
+    if (!(entry->asks & ASKS_METHOD))
         return true;
     if (find->method_bit)
         return entry->methods & find->method_bit;
-    const struct conf_strs *methods = &entry->route->methods;
+    const struct conf_strs *methods = &route_of(find, entry)->methods;
     for (size_t i = 0; i < methods->count; i++)
         if (str_eq(find->method, str_of(methods->list[i])))
             return true;
@@ -104,8 +118,8 @@ static bool takes_method(const struct entry *entry, const struct find *find)
 /* Whether what is asked behind host and path holds, but for the method. */
 static bool is_meant(const struct entry *entry, const struct find *find)
 {
-    return is_on_listener(entry, find->listener) &&
-           (!entry->condition_count || conditions_hold(entry->route, find->head));
+    return is_on_listener(entry, find) && (!(entry->asks & ASKS_CONDITIONS) ||
+                                           conditions_hold(route_of(find, entry), find->head));
 }
 
 static bool on_keys_find(struct radix_walk *walk, uint32_t first, uint32_t count)
@@ -147,7 +161,7 @@ static bool on_keys_allow(struct radix_walk *walk, uint32_t first, uint32_t coun
     struct find *find = (struct find *)walk;
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
-        const struct conf_strs *methods = &entry->route->methods;
+        const struct conf_strs *methods = &route_of(find, entry)->methods;
         bool meant = is_meant(entry, find);
         for (size_t m = 0; meant && m < methods->count; m++)
             allow_add(find->match, str_of(methods->list[m]));
@@ -206,15 +220,15 @@ static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t co
     struct find *find = (struct find *)walk;
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
-        const struct conf_route *route = entry->route;
+        const struct conf_route *route = route_of(find, entry);
         const struct conf_condition *failed = conditions_failed(route, find->head);
-        const char *why = !is_on_listener(entry, find->listener) ? "is not on this listener"
-                          : failed                               ? "asks for more: "
-                          : !takes_method(entry, find)           ? "does not take this method"
-                                                                 : NULL;
+        const char *why = !is_on_listener(entry, find) ? "is not on this listener"
+                          : failed                     ? "asks for more: "
+                          : !takes_method(entry, find) ? "does not take this method"
+                                                       : NULL;
         fprintf(find->explain, "  route \"%s\" (%s:%d) with path %s %s", route->name,
                 route->where.file, route->where.line, route->path, why ? why : "is taken");
-        if (failed && is_on_listener(entry, find->listener))
+        if (failed && is_on_listener(entry, find))
             condition_put(failed, find->explain);
         fputc('\n', find->explain);
         if (!why) {
@@ -296,10 +310,10 @@ void router_find(const struct router *router, size_t listener, struct str host, 
     ret->wrong_method = false;
     ret->allow[0] = '\0';
     if (find.found) {
-        ret->route = find.found->route;
-        ret->index = (size_t)(find.found->route - router->conf->routes);
+        ret->index = find.found->route;
+        ret->route = &router->conf->routes[ret->index];
         memcpy(ret->captures, find.walk.captures,
-               find.found->capture_count * sizeof(*ret->captures));
+               find.found->captures * sizeof(*ret->captures));
     } else if (find.wrong_method) {
         ret->wrong_method = true;
         find.match = ret;
@@ -332,7 +346,8 @@ void router_explain(const struct router *router, size_t listener, struct str hos
 struct draft {
     struct str host; /* empty: any */
     struct radix_key key;
-    struct entry entry;
+    const struct conf_route *route;
+    const uint64_t *listeners; /* bits; NULL: all */
 };
 
 static int compare_bytes(const char *a, size_t na, const char *b, size_t nb)
@@ -342,9 +357,9 @@ static int compare_bytes(const char *a, size_t na, const char *b, size_t nb)
     return order ? order : na < nb ? -1 : na > nb;
 }
 
-static unsigned condition_count(const struct entry *entry)
+static unsigned condition_count(const struct conf_route *route)
 {
-    return entry->condition_count + (entry->method_count != 0);
+    return (unsigned)route->condition_count + (route->methods.count != 0);
 }
 
 static int compare_drafts(const void *a, const void *b)
@@ -352,21 +367,20 @@ static int compare_drafts(const void *a, const void *b)
     const struct draft *x = a, *y = b;
     int order = compare_bytes(x->host.p, x->host.n, y->host.p, y->host.n);
     if (!order)
-        order = compare_bytes(x->key.p, x->key.n, y->key.p, y->key.n);
+        order = radix_compare(&x->key, &y->key);
     if (!order) /* the one with more conditions first */
-        order = (int)condition_count(&y->entry) - (int)condition_count(&x->entry);
+        order = (int)condition_count(y->route) - (int)condition_count(x->route);
     if (!order)
-        order = x->entry.route < y->entry.route ? -1 : x->entry.route > y->entry.route;
+        order = x->route < y->route ? -1 : x->route > y->route;
     return order;
 }
 
 static bool is_same_place(const struct draft *a, const struct draft *b)
 {
-    return str_eq(a->host, b->host) &&
-           compare_bytes(a->key.p, a->key.n, b->key.p, b->key.n) == 0;
+    return str_eq(a->host, b->host) && radix_compare(&a->key, &b->key) == 0;
 }
 
-static bool has_listeners_of(const struct entry *a, const struct entry *b, size_t words)
+static bool has_listeners_of(const struct draft *a, const struct draft *b, size_t words)
 {
     if (!a->listeners || !b->listeners)
         return !a->listeners;
@@ -390,21 +404,15 @@ static bool has_methods_of(const struct conf_strs *a, const struct conf_strs *b)
     return true;
 }
 
-static size_t listener_words(const struct conf *conf)
-{
-    return conf->listener_count / 64 + 1;
-}
-
 /* An entry before drafts[i], of the same host and path, that takes all of its requests. */
 static const struct draft *shadow_of(const struct router *router, const struct draft *drafts,
                                      uint32_t i)
 {
     const struct draft *b = &drafts[i];
     for (const struct draft *a = b; a-- > drafts && is_same_place(a, b);)
-        if (a->entry.route != b->entry.route &&
-            has_listeners_of(&a->entry, &b->entry, listener_words(router->conf)) &&
-            has_methods_of(&a->entry.route->methods, &b->entry.route->methods) &&
-            conditions_include(a->entry.route, b->entry.route))
+        if (a->route != b->route && has_listeners_of(a, b, listener_words(router->conf)) &&
+            has_methods_of(&a->route->methods, &b->route->methods) &&
+            conditions_include(a->route, b->route))
             return a;
     return NULL;
 }
@@ -416,12 +424,12 @@ static void check_twins(const struct router *router, const struct draft *drafts,
 {
     const struct conf_route *routes = router->conf->routes;
     for (uint32_t i = 0; i < router->count; i++)
-        open[drafts[i].entry.route - routes] += shadow_of(router, drafts, i) == NULL;
+        open[drafts[i].route - routes] += shadow_of(router, drafts, i) == NULL;
     for (uint32_t i = 0; i < router->count; i++) {
-        const struct conf_route *route = drafts[i].entry.route;
+        const struct conf_route *route = drafts[i].route;
         if (open[route - routes]++)
             continue; /* it has some, or is reported */
-        const struct conf_route *first = shadow_of(router, drafts, i)->entry.route;
+        const struct conf_route *first = shadow_of(router, drafts, i)->route;
         conf_fault(faults, route->where,
                    "route \"%s\" can never be told apart from route \"%s\" (%s:%d), which "
                    "takes all requests of its host, path, listeners, methods and conditions",
@@ -442,15 +450,15 @@ static const uint64_t *listener_bits(const struct router *router,
     return bits;
 }
 
-static uint32_t method_bits(const struct conf_route *route)
+static uint16_t method_bits(const struct conf_route *route)
 {
-    uint32_t bits = 0;
+    unsigned bits = 0;
     for (size_t i = 0; i < route->methods.count; i++) {
         enum method method = method_of(str_of(route->methods.list[i]));
         if (method != M_OTHER)
             bits |= 1u << method;
     }
-    return bits;
+    return (uint16_t)bits;
 }
 
 static void make_drafts(struct router *router, struct draft *drafts)
@@ -461,11 +469,9 @@ static void make_drafts(struct router *router, struct draft *drafts)
         const struct conf_route *route = &conf->routes[i];
         struct draft draft = {
             .key = {key, (uint32_t)pattern_key(str_of(route->path), key)},
-            .entry = {route,
-                      listener_bits(router, route,
-                                    &router->listener_bits[i * listener_words(conf)]),
-                      method_bits(route), (uint16_t)route->methods.count,
-                      (uint8_t)route->capture_count, (uint8_t)route->condition_count},
+            .route = route,
+            .listeners =
+                listener_bits(router, route, &router->listener_bits[i * listener_words(conf)]),
         };
         key += draft.key.n;
         if (route->hosts.count == 0)
@@ -479,10 +485,20 @@ static void make_drafts(struct router *router, struct draft *drafts)
     }
 }
 
+static struct entry make_entry(const struct router *router, const struct draft *draft)
+{
+    const struct conf_route *route = draft->route;
+    unsigned asks = (route->methods.count ? ASKS_METHOD : 0) |
+                    (draft->listeners ? ASKS_LISTENER : 0) |
+                    (route->condition_count ? ASKS_CONDITIONS : 0);
+    return (struct entry){(uint32_t)(route - router->conf->routes), method_bits(route),
+                          (uint8_t)route->capture_count, (uint8_t)asks};
+}
+
 static bool make_trees(struct router *router, const struct draft *drafts)
 {
     for (uint32_t i = 0; i < router->count; i++) {
-        router->entries[i] = drafts[i].entry;
+        router->entries[i] = make_entry(router, &drafts[i]);
         router->keys[i] = drafts[i].key;
     }
     for (uint32_t from = 0, to; from < router->count; from = to) {

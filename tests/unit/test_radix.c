@@ -26,11 +26,13 @@ static bool stop(struct radix_walk *walk, uint32_t first, uint32_t count)
 static void gives_the_best_first_and_goes_back(void **state)
 {
     (void)state;
-    /* sorted bytewise, as radix_add wants them */
+    /* sorted by radix_compare, as radix_add wants them */
     static const struct radix_key keys[] = {
         KEY("/\x01"),   KEY("/\x01/b"), KEY("/\x02"), KEY("/a"),          KEY("/a"),
         KEY("/a/\x01"), KEY("/a/\x02"), KEY("/a/bc"), KEY("/abc/\x01/x"),
     };
+    for (size_t i = 1; i < sizeof(keys) / sizeof(*keys); i++)
+        assert_true(radix_compare(&keys[i - 1], &keys[i]) <= 0);
     static const struct {
         const char *path, *found;
     } cases[] = {
@@ -65,45 +67,88 @@ static void gives_the_best_first_and_goes_back(void **state)
     radix_done(&radix);
 }
 
+static int compare(const void *a, const void *b)
+{
+    return radix_compare(a, b);
+}
+
 /* `kids` children under a label of `label` bytes: on both sides of what a node holds inside. */
 static void check_node(int kids, int label)
 {
     struct radix_key keys[200];
-    char bytes[200][64];
+    char bytes[200][128];
     struct radix radix = {0};
     struct radix_walk walk = {.on_keys = note};
     for (int i = 0; i < kids; i++) {
-        int n = snprintf(bytes[i], sizeof(bytes[i]), "/%.*s%cz", label - 1,
-                         "abcdefghijklmnopqrstuvwxyz", 33 + i);
+        int n = snprintf(bytes[i], sizeof(bytes[i]), "/%.*s/kid%d/%.*s", label - 1,
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", i, label,
+                         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
         keys[i] = (struct radix_key){bytes[i], (uint32_t)n};
     }
+    qsort(keys, (size_t)kids, sizeof(*keys), compare);
     uint32_t root = radix_add(&radix, keys, 0, (uint32_t)kids);
     assert_int_not_equal(root, 0);
     for (int i = 0; i < kids; i++) {
         char expected[16];
+        struct str path = {keys[i].p, keys[i].n};
         snprintf(expected, sizeof(expected), "%d+1 ", i);
         found[0] = '\0';
-        radix_find(&radix, root, str_of(bytes[i]), &walk);
+        radix_find(&radix, root, path, &walk);
         assert_string_equal(found, expected);
-        char other[64]; /* with another label */
-        memcpy(other, bytes[i], sizeof(other));
-        other[label - 1]++;
-        found[0] = '\0';
-        radix_find(&radix, root, str_of(other), &walk);
-        assert_string_equal(found, "");
+        for (size_t at = 1; at < path.n; at++) { /* with another byte, and cut */
+            char other[128];
+            memcpy(other, path.p, path.n);
+            other[at] = other[at] == '!' ? '"' : '!';
+            found[0] = '\0';
+            radix_find(&radix, root, (struct str){other, path.n}, &walk);
+            radix_find(&radix, root, (struct str){path.p, at}, &walk);
+            assert_string_equal(found, "");
+        }
     }
     assert_int_equal((uintptr_t)radix.nodes % CACHE_LINE, 0);
     radix_done(&radix);
 }
 
-static void keeps_labels_and_children_inside_and_outside(void **state)
+static void keeps_labels_inside_and_outside(void **state)
 {
-    static const int kids[] = {2, RADIX_KIDS - 1, RADIX_KIDS, RADIX_KIDS + 1, 200};
-    static const int labels[] = {2, RADIX_LABEL - 1, RADIX_LABEL, RADIX_LABEL + 1, 27};
+    static const int kids[] = {2, 3, 17, 200};
+    static const int labels[] = {2, RADIX_LABEL - 1, RADIX_LABEL, RADIX_LABEL + 1, 50};
     (void)state;
     for (size_t k = 0; k < sizeof(kids) / sizeof(*kids); k++)
         for (size_t l = 0; l < sizeof(labels) / sizeof(*labels); l++)
             check_node(kids[k], labels[l]);
+}
+
+/* Bytes below "/" in a segment, and segments that are empty, do not part what belongs together.
+ */
+static void keeps_segments_together(void **state)
+{
+    struct radix_key keys[] = {
+        KEY("/a-b"),      KEY("/a/c"), KEY("/a"),    KEY("/a/\x01/d"), KEY("/a/"), KEY("/a//d"),
+        KEY("/a-b/\x02"), KEY("/a!"),  KEY("/a/c!"), KEY("/a/c/"),     KEY("*"),   KEY("/"),
+    };
+    static const char *const paths[] = {"/a-b",     "/a/c", "/a",    "/a/1/d", "/a/", "/a//d",
+                                        "/a-b/x/y", "/a!",  "/a/c!", "/a/c/",  "*",   "/"};
+    size_t n = sizeof(keys) / sizeof(*keys);
+    struct radix_key sorted[sizeof(keys) / sizeof(*keys)];
+    struct radix radix = {0};
+    struct radix_walk walk = {.on_keys = stop};
+    (void)state;
+    memcpy(sorted, keys, sizeof(keys));
+    qsort(sorted, n, sizeof(*sorted), compare);
+    uint32_t root = radix_add(&radix, sorted, 0, (uint32_t)n);
+    assert_int_not_equal(root, 0);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t at = UINT32_MAX;
+        found[0] = '\0';
+        assert_true(radix_find(&radix, root, str_of(paths[i]), &walk));
+        assert_int_equal(sscanf(found, "%u+1", &at), 1);
+        assert_ptr_equal(sorted[at].p, keys[i].p);
+    }
+    assert_false(radix_find(&radix, root, STR("/a-"), &walk));
+    assert_false(radix_find(&radix, root, STR("/a-b!"), &walk));
+    assert_false(radix_find(&radix, root, STR("//"), &walk));
+    radix_done(&radix);
 }
 
 static void says_when_there_is_no_memory(void **state)
@@ -124,7 +169,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_best_first_and_goes_back),
-        cmocka_unit_test(keeps_labels_and_children_inside_and_outside),
+        cmocka_unit_test(keeps_labels_inside_and_outside),
+        cmocka_unit_test(keeps_segments_together),
         cmocka_unit_test(says_when_there_is_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
