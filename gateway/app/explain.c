@@ -1,12 +1,15 @@
 #include "app/explain.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "conf/route.h"
 #include "http/path.h"
 
 struct question {
-    struct str method, host, path;
+    struct str method, host;
+    struct str path; /* as written: each listener has its own rules for it */
+    struct arena *arena;
     struct head head; /* what conditions look at: fields and query */
     bool tls;
     unsigned port; /* 0: the URL names none */
@@ -97,16 +100,9 @@ static bool parse(const char *text, struct arena *arena, struct question *ret)
         struct str query = {rest.p + path.n + 1, rest.n - path.n - 1};
         ret->head.query = (struct str){query.p, span_until(query, "#")};
     }
-    unsigned class;
-    size_t offset;
-    if (!path.n)
-        path = STR("/");
-    if (path.n == 1 && path.p[0] == '*') {
-        ret->path = path;
-        return true;
-    }
-    return path.p[0] == '/' &&
-           path_normalise(path, PATH_ALLOW_DEFAULT, arena, &ret->path, &class, &offset) == 0;
+    ret->path = path.n ? path : STR("/");
+    ret->arena = arena;
+    return ret->path.p[0] == '/' || str_eq(ret->path, STR("*"));
 }
 
 static unsigned port_of(const struct addr *addr)
@@ -124,6 +120,27 @@ static bool listens_on(const struct conf_listener *listener, unsigned port)
     return false;
 }
 
+static void print_listener(const struct conf_listener *listener, size_t index,
+                           const struct router *router, const struct question *question)
+{
+    struct str path = question->path;
+    unsigned class = 0;
+    size_t offset = 0;
+    printf("listener \"%s\" (%s:%d)\n", listener->name, listener->where.file,
+           listener->where.line);
+    int err = path.p[0] == '/' ? path_normalise(path, listener->path_allow, question->arena,
+                                                &path, &class, &offset)
+                               : 0;
+    if (err == -ENOMEM)
+        printf("  out of memory\n");
+    else if (err)
+        printf("  refused with 400 %s: the path has %s at byte %zu\n",
+               reason_texts[R_BAD_PATH].name, path_class_text(class), offset);
+    else
+        router_explain(router, index, question->host, path, question->method, &question->head,
+                       stdout);
+}
+
 static void print(const struct conf *conf, const struct router *router,
                   const struct question *question)
 {
@@ -136,10 +153,7 @@ static void print(const struct conf *conf, const struct router *router,
     for (size_t i = 0; i < conf->listener_count; i++) {
         if (named && !listens_on(&conf->listeners[i], question->port))
             continue;
-        printf("listener \"%s\" (%s:%d)\n", conf->listeners[i].name,
-               conf->listeners[i].where.file, conf->listeners[i].where.line);
-        router_explain(router, i, question->host, question->path, question->method,
-                       &question->head, stdout);
+        print_listener(&conf->listeners[i], i, router, question);
     }
 }
 

@@ -177,6 +177,18 @@ def test_explain_conditions_and_splits(conf):
     assert run("-c", path, "--explain", "GET /\nno field")[0] == 2
 
 
+def test_explain_takes_each_listeners_own_paths(conf):
+    path = conf('listener "strict" { listen = {"127.0.0.1:18080"} paths { double_slash = refuse } }\n'
+                'listener "merging" { listen = {"127.0.0.1:18081"} paths { double_slash = merge } }\n'
+                'route "deep" { path = "/a/b" respond { } }\n')
+    status, text, _ = run("-c", path, "--explain", "GET http://h/a//b")
+    assert status == 0
+    strict, merging = text.split('listener "merging"')
+    assert "refused with 400 bad_request.path: the path has a doubled slash (//) at byte " in strict, text
+    assert "is taken" in merging and "is taken" not in strict
+    assert "above the root" in run("-c", path, "--explain", "GET http://h/../x")[1]
+
+
 def test_broken_file_at_start(conf):
     path = conf(BROKEN)
     status, text, _ = run("-c", path)
