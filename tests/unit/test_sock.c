@@ -62,6 +62,30 @@ static void a_refused_connection_says_so(void **state)
     assert_int_equal(rc, -ECONNREFUSED);
 }
 
+static void every_nth_connect_is_refused_on_demand(void **state)
+{
+    (void)state;
+#ifndef NDEBUG
+    struct addr addr;
+    int fd, listening = listen_any(&addr), refused = 0;
+    char *before = getenv("POSTERN_FAULT") ? strdup(getenv("POSTERN_FAULT")) : NULL;
+    setenv("POSTERN_FAULT", "connect:3", 1);
+    for (int i = 0; i < 9; i++) {
+        int rc = sock_connect(&addr, &fd);
+        refused += rc == -ECONNREFUSED;
+        if (rc >= 0)
+            close(fd);
+    }
+    if (before)
+        setenv("POSTERN_FAULT", before, 1);
+    else
+        unsetenv("POSTERN_FAULT");
+    free(before);
+    assert_int_equal(refused, 3);
+    close(listening);
+#endif
+}
+
 static void a_port_is_shared_only_when_both_want_it(void **state)
 {
     (void)state;
@@ -190,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_connection_is_made_and_accepted),
         cmocka_unit_test(a_refused_connection_says_so),
+        cmocka_unit_test(every_nth_connect_is_refused_on_demand),
         cmocka_unit_test(a_port_is_shared_only_when_both_want_it),
         cmocka_unit_test(a_port_is_free_again_at_once),
         cmocka_unit_test(an_ipv6_port_leaves_ipv4_alone),

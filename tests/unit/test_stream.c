@@ -438,6 +438,32 @@ static void news_are_asked_of_the_socket(void **state)
     assert_true(stream_has_news(&one.stream));
 }
 
+/* What the kernel took and the peer's has not: nothing of it is known once the peer's took it.
+ */
+static void what_the_peers_kernel_has_not_taken_is_counted(void **state)
+{
+    static char much[256 * 1024];
+    size_t total = 0, before;
+    ssize_t n;
+    (void)state;
+    assert_int_equal(stream_unacked(&one.stream), 0);
+    small_buffers(one.stream.fd);
+    small_buffers(peer);
+    IN_LOOP(stream_write(&one.stream, much, sizeof(much)));
+    UNTIL(one.stream.pending < sizeof(much));
+    UNTIL(stream_unacked(&one.stream) > 0);
+    do {
+        before = total;
+        while ((n = recv(peer, much, sizeof(much), MSG_DONTWAIT)) > 0)
+            total += (size_t)n;
+        settle();
+    } while (total < sizeof(much) && (total > before || one.stream.pending));
+    assert_int_equal(total, sizeof(much));
+    UNTIL(stream_unacked(&one.stream) == 0);
+    stream_close(&one.stream);
+    assert_int_equal(stream_unacked(&one.stream), 0);
+}
+
 static void it_may_be_closed_in_every_callback(void **state)
 {
     static char *const where[] = {"r", "e", "d", "p", "x"};
@@ -575,6 +601,7 @@ int main(void)
         T(a_dead_peer_is_an_error_and_writes_are_swallowed),
         T(what_came_before_the_failure_is_salvaged_and_its_end_is_none),
         T(news_are_asked_of_the_socket),
+        T(what_the_peers_kernel_has_not_taken_is_counted),
         T(it_may_be_closed_in_every_callback),
         T(a_connection_on_its_way_is_told),
         T(every_allocation_may_fail),
