@@ -113,8 +113,9 @@ struct conf_upstream {
         uint32_t idle_timeout, lifetime;
     } pool;
     struct {
-        uint32_t connect, response, idle, total;
+        uint32_t connect, response, idle, total, queue;
     } timeouts;
+    struct breaker_limits breaker;
     struct {
         uint32_t attempts;
         uint32_t budget_permille; /* of live requests */

@@ -251,7 +251,9 @@ static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
     put_time(out, "    response", upstream->timeouts.response);
     put_time(out, "    idle", upstream->timeouts.idle);
     put_time(out, "    total", upstream->timeouts.total);
-    fputs("  }\n", out);
+    put_time(out, "    queue", upstream->timeouts.queue);
+    fprintf(out, "  }\n  breaker {\n    pending = %u\n    requests = %u\n  }\n",
+            upstream->breaker.pending, upstream->breaker.requests);
     dump_retry(upstream, out);
 }
 

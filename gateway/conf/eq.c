@@ -36,6 +36,8 @@ static bool rest_eq(const struct conf_upstream *a, const struct conf_upstream *b
     return a->timeouts.connect == b->timeouts.connect &&
            a->timeouts.response == b->timeouts.response &&
            a->timeouts.idle == b->timeouts.idle && a->timeouts.total == b->timeouts.total &&
+           a->timeouts.queue == b->timeouts.queue && a->breaker.pending == b->breaker.pending &&
+           a->breaker.requests == b->breaker.requests &&
            a->retry.attempts == b->retry.attempts &&
            a->retry.budget_permille == b->retry.budget_permille && a->retry.on == b->retry.on;
 }

@@ -83,7 +83,15 @@ static cfg_opt_t pool[] = {
 };
 
 static cfg_opt_t upstream_timeouts[] = {
-    ONE(GRAMMAR_PLACE), ONE("connect"), ONE("response"), ONE("idle"), ONE("total"), CFG_END(),
+    ONE(GRAMMAR_PLACE), ONE("connect"), ONE("response"), ONE("idle"),
+    ONE("total"),       ONE("queue"),   CFG_END(),
+};
+
+static cfg_opt_t breaker[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("pending"),
+    ONE("requests"),
+    CFG_END(),
 };
 
 static cfg_opt_t retry[] = {
@@ -107,6 +115,7 @@ static cfg_opt_t upstream[] = {
     SECTION("pool", pool),
     SECTION("timeouts", upstream_timeouts),
     SECTION("retry", retry),
+    SECTION("breaker", breaker),
     CFG_END(),
 };
 

@@ -213,6 +213,13 @@ static void timeouts_compile(struct load *load, cfg_t *sec, struct conf_upstream
     value_time(load, sec, "response", 1, DAY_MS, &ret->timeouts.response);
     value_time(load, sec, "idle", 1, DAY_MS, &ret->timeouts.idle);
     value_time(load, sec, "total", 0, DAY_MS, &ret->timeouts.total);
+    value_time(load, sec, "queue", 1, DAY_MS, &ret->timeouts.queue);
+}
+
+static void breaker_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    value_number(load, sec, "pending", 0, 10000000, &ret->breaker.pending);
+    value_number(load, sec, "requests", 0, 10000000, &ret->breaker.requests);
 }
 
 static const struct {
@@ -258,6 +265,8 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     ret->timeouts.connect = 1000;
     ret->timeouts.response = 30000;
     ret->timeouts.idle = 60000;
+    ret->timeouts.queue = 1000;
+    ret->breaker.pending = 1024;
     ret->retry.attempts = 1;
     ret->retry.budget_permille = 200;
     ret->retry.on = RETRY_CONNECT | RETRY_RESET;
@@ -273,6 +282,8 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
         pool_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))
         timeouts_compile(load, sub, ret);
+    if ((sub = value_section(sec, "breaker")))
+        breaker_compile(load, sub, ret);
     if ((sub = value_section(sec, "retry")))
         retry_compile(load, sub, ret);
     proxy_protocol_compile(load, sec, ret);

@@ -18,9 +18,13 @@
 
 struct leg;
 
+/* Which limit R_UPSTREAM_OVERFLOW is about. */
+enum fault_limit { LIMIT_NONE, LIMIT_PENDING, LIMIT_REQUESTS, LIMIT_CONNECTIONS, FAULT_LIMITS };
+
 /* Why a leg ended early. */
 struct leg_fault {
     enum reason reason;
+    enum fault_limit which;
     size_t offset;          /* of the byte at fault in the message, where there is one */
     struct str field;       /* the field at fault; .p NULL: none */
     uint64_t limit, actual; /* where a limit was met; both 0: none */

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "proxy/exchange.h"
+#include "proxy/shed.h"
 
 int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned count,
                  struct metrics *metrics)
@@ -74,8 +75,9 @@ static void fleet_retire(struct fleet *fleet)
             pool_retire(fleet->pools[i]);
 }
 
-static void fleet_free(struct fleet *fleet)
+static void fleet_free(struct context *cx, struct fleet *fleet)
 {
+    shed_done(cx, fleet);
     fleet_retire(fleet); /* whoever shares its pools is retired already */
     for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
         if (fleet->pools[i])
@@ -143,13 +145,13 @@ static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
         struct pool *pool = find_pool(kin, &cluster->servers[i]);
         fleet->pools[i] = pool ? pool_share(pool) : make_pool(cx, cluster, i);
         if (!fleet->pools[i]) {
-            fleet_free(fleet);
+            fleet_free(cx, fleet);
             return NULL;
         }
     }
     if (fleet->pools)
         return fleet;
-    fleet_free(fleet);
+    fleet_free(cx, fleet);
     return NULL;
 }
 
@@ -183,7 +185,7 @@ static void drop_fleets(struct context *cx)
             continue;
         }
         cx->fleets[i] = NULL;
-        fleet_free(fleet);
+        fleet_free(cx, fleet);
     }
 }
 

@@ -37,6 +37,8 @@ struct fleet {
     /* The retry budget: requests and retries of this half window and the one before. */
     uint64_t window_at;
     uint32_t requests[2], retried[2];
+    struct loop *loop;        /* with calm_due */
+    struct deadline calm_due; /* on while this worker is to tell that an overflow is over */
 };
 
 struct context {

@@ -4,6 +4,7 @@
 
 #include "proxy/forward.h"
 #include "proxy/reply.h"
+#include "proxy/shed.h"
 
 #define TO(s) (1u << (s))
 /* The whole life of an exchange. A move that is not in this table is a bug. */
@@ -45,6 +46,7 @@ void exchange_finish(struct exchange *ex)
 {
     exchange_to(ex, EX_DONE);
     exchange_drop_up(ex);
+    shed_leave(ex);
     record_exchange(ex);
     flow_drop(&ex->request);
     deadline_end(&ex->cx->loop->wheel, &ex->total);
@@ -74,6 +76,8 @@ void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
         ex->reason = fault->reason;
         ex->fault = *fault;
         exchange_drop_up(ex);
+        if (fault->reason == R_UPSTREAM_OVERFLOW)
+            shed_note(ex, fault);
         exchange_to(ex, EX_REPLY);
         reply_error(ex, fault);
         break;
@@ -133,7 +137,8 @@ static void go_upstream(struct exchange *ex, size_t upstream)
         total = route->timeout;
     if (total)
         loop_deadline(ex->cx->loop, &ex->total, total);
-    exchange_choose(ex);
+    if (shed_admit(ex))
+        exchange_choose(ex);
 }
 
 static size_t split_upstream(const struct exchange *ex, const struct conf_route *route)

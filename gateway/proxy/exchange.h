@@ -63,6 +63,7 @@ struct exchange {
     struct fleet *fleet;
     int server;     /* in cluster; -1: none chosen */
     bool at_server; /* and it counts this request as its own */
+    bool admitted;  /* the upstream's breaker counts it */
     uint64_t hash;
     struct tried tried;
     struct pool_waiter waiter;

@@ -38,23 +38,26 @@ static bool budget_allows(const struct exchange *ex)
 
 /* ---- choosing ---- */
 
-/* A server that is not passed over and whose last connect did not fail; if there is none, one
- * whose connect did. */
+/* A server that is not passed over, can be connected to and has a connection to spare; if there
+ * is none, the first that is only busy, else the first whose last connect failed. */
 static int pick_among(struct exchange *ex, uint32_t regardless)
 {
     struct tried passed = ex->tried;
-    int first = -1;
+    int busy = -1, down = -1;
     passed.regardless = regardless;
     for (;;) {
         uint64_t random =
             ex->cluster->balance == BALANCE_TWO_CHOICES ? context_random(ex->cx) : 0;
         int server = balance_pick(ex->cluster, &passed, ex->hash, random);
         if (server < 0)
-            return first;
-        if (!pool_is_down(ex->fleet->pools[server]))
+            return busy < 0 ? down : busy;
+        const struct pool *pool = ex->fleet->pools[server];
+        bool is_down = pool_is_down(pool);
+        if (!is_down && (ex->hash || !pool_is_busy(pool))) /* keys wait for their server */
             return server;
-        if (first < 0)
-            first = server;
+        int *other = is_down ? &down : &busy;
+        if (*other < 0)
+            *other = server;
         tried_add(&passed, (unsigned)server);
     }
 }

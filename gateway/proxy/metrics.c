@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "http/leg.h"
 #include "http/reason.h"
 #include "proxy/proc.h"
 
@@ -101,6 +102,13 @@ static const struct family {
                                  {"upstream"},
                                  "Tries after a request's first.",
                                  NULL},
+    [METRIC_UPSTREAM_OVERFLOWS] = {"postern_upstream_overflows_total",
+                                   COUNTER,
+                                   "lo",
+                                   {"upstream", "limit"},
+                                   "Requests refused because there were too many, by the limit "
+                                   "that was met.",
+                                   NULL},
     [METRIC_DOWNSTREAM_CONNECTIONS] = {"postern_downstream_connections",
                                        GAUGE,
                                        "l",
@@ -558,6 +566,7 @@ static void write_label_value(FILE *out, struct str value)
 static void write_label(FILE *out, const char *name, char kind, unsigned value)
 {
     static const char *const directions[] = {"in", "out"}, *const states[] = {"idle", "active"};
+    static const char *const limits[FAULT_LIMITS] = {"", "pending", "requests", "connections"};
 
     fprintf(out, "%s=\"", name);
     switch (kind) {
@@ -575,6 +584,9 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
         break;
     case 'd':
         fputs(directions[value & 1], out);
+        break;
+    case 'o':
+        fputs(limits[value % FAULT_LIMITS], out);
         break;
     case 's':
         fputs(states[value & 1], out);

@@ -15,7 +15,7 @@
 
 /* The families and their labels in order; metrics.c has their names. Label values: an interned
  * name, enum method, a status code, enum reason, direction 0 in / 1 out, state 0 idle / 1
- * active; in the table there 'l', 'm', 'c', 'r', 'd', 's'. */
+ * active, enum fault_limit; in the table there 'l', 'm', 'c', 'r', 'd', 's', 'o'. */
 enum metric {
     METRIC_REQUESTS,               /* listener, route, method, code */
     METRIC_RESPONSES,              /* route, reason */
@@ -27,6 +27,7 @@ enum metric {
     METRIC_UPSTREAM_REUSES,        /* upstream, server */
     METRIC_UPSTREAM_CONNECTIONS,   /* gauge: upstream, server, state */
     METRIC_UPSTREAM_RETRIES,       /* upstream */
+    METRIC_UPSTREAM_OVERFLOWS,     /* upstream, limit */
     METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
     METRIC_DOWNSTREAM_BYTES,       /* listener, direction */
     METRIC_COUNT

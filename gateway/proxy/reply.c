@@ -104,6 +104,9 @@ static void detail_upstream(const struct exchange *ex, const struct leg_fault *f
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ", server %s", server_text(ex));
     if (fault->err)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %s", strerror(fault->err));
+    if (fault->limit)
+        n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %llu, the limit is %llu",
+                      (unsigned long long)fault->actual, (unsigned long long)fault->limit);
     if (ex->attempts > 1)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ", after %u tries", ex->attempts);
     snprintf(out + n, (size_t)(TEXT_MAX - n), ".");

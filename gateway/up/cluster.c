@@ -192,6 +192,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->balance = spec->balance;
     cluster->hash_bound = spec->balance == BALANCE_HASH ? spec->hash_bound : 0;
     cluster->limits = spec->limits;
+    cluster->breaker.limits = spec->breaker;
     cluster->retry_attempts = spec->retry_attempts;
     cluster->retry_budget_permille = spec->retry_budget_permille;
     cluster->retry_on = spec->retry_on;

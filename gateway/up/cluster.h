@@ -10,6 +10,7 @@
 
 #include "base/sip.h"
 #include "net/addr.h"
+#include "up/breaker.h"
 #include "up/vitals.h"
 #include "up/watch.h"
 
@@ -36,6 +37,8 @@ struct cluster_limits {
     uint32_t warm, idle, connections, requests; /* per server, all workers together */
     uint32_t idle_timeout, lifetime;            /* ms, 0: none */
     uint32_t connect, response, between, total; /* ms, 0: none */
+    uint32_t
+        queue; /* ms that a request waits for a connection when all are busy; 0: for ever */
 };
 
 /* What a new cluster is made from. */
@@ -45,6 +48,7 @@ struct cluster_spec {
     uint32_t hash_bound; /* permille of the fair share, with BALANCE_HASH; 0: none */
     uint32_t heaviest;   /* weight of all servers that it may come to have; 0: of `servers` */
     struct cluster_limits limits;
+    struct breaker_limits breaker;
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol;
@@ -87,6 +91,7 @@ struct cluster {
     _Alignas(CACHE_LINE) _Atomic uint64_t counter;
     /* Requests in flight at all servers together, where somebody looks at it. */
     _Alignas(CACHE_LINE) _Atomic uint32_t active;
+    struct breaker breaker;
     _Alignas(CACHE_LINE) char end[CACHE_LINE];
 };
 

@@ -4,7 +4,8 @@
 
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
-#define WAITERS_MAX    1024 /* requests that wait for a connection of this pool */
+#define LOOK_MS        10   /* while it waits for what others give back, and ... */
+#define LOOK_IDLE_MS   1000 /* ... while only its warm floor does */
 #define LEARN_MIN_MS   1000 /* idle ages below this teach nothing: servers restart */
 
 struct pool {
@@ -13,7 +14,8 @@ struct pool {
     struct server *server;
     unsigned users;
     struct pool_counters counters;
-    uint32_t warm, max_idle, max_open;
+    uint32_t warm, max_idle;
+    struct permit_user permits;
     uint32_t idle, lent, connecting;
     struct h1_client *idle_first; /* most recently used first */
     struct h1_client *connecting_first;
@@ -22,7 +24,7 @@ struct pool {
     struct slab clients;
     uint32_t backoff_ms; /* 0: the last connect went well */
     uint64_t down_until; /* ns, with backoff_ms */
-    struct deadline refill_due;
+    struct deadline refill_due, look_due;
     struct task refill;
     uint32_t said_s;     /* Keep-Alive: timeout= of the server, 0: none */
     uint32_t hung_up_ms; /* idle age at which it hung up last, and when that was (ms) */
@@ -80,6 +82,9 @@ void pool_cancel(struct pool_waiter *waiter)
         pool->last_waiter = waiter->prev;
     waiter->prev = NULL;
     pool->waiting--;
+    breaker_waits_no_more(&pool->cluster->breaker, 1);
+    if (pool->permits.wants && pool->waiting <= pool->connecting)
+        permits_want(&pool->permits, pool->loop->now, false);
     deadline_end(&pool->loop->wheel, &waiter->due);
 }
 
@@ -156,6 +161,37 @@ static void on_idle_due(struct h1_client *client)
     h1_client_close(client);
 }
 
+/* Others come first: what is idle goes, so that they can open one. */
+static void pay(struct pool *pool)
+{
+    while (pool->idle_first && permits_owes(&pool->permits, pool->loop->now))
+        h1_client_close(pool->idle_first);
+}
+
+/* Looks again in so many ms, or earlier if that was said before. */
+static void look_in(struct pool *pool, uint64_t ms)
+{
+    if (!deadline_is_on(&pool->look_due) ||
+        pool->look_due.at > pool->loop->now + ms * NS_PER_MS)
+        loop_deadline(pool->loop, &pool->look_due, ms);
+}
+
+/* Fewer connections than workers: what is idle here may be all there is. */
+static bool is_scarce(const struct pool *pool)
+{
+    return pool->permits.limit && pool->permits.limit < pool->permits.count;
+}
+
+static void on_look_due(struct deadline *deadline)
+{
+    struct pool *pool = (struct pool *)((char *)deadline - offsetof(struct pool, look_due));
+    deadline_off(&pool->look_due);
+    pay(pool);
+    if (pool->idle && is_scarce(pool))
+        look_in(pool, LOOK_MS);
+    loop_task(pool->loop, &pool->refill);
+}
+
 /* Idle from now on: lent to who waits longest, else kept. */
 static void offer(struct pool *pool, struct h1_client *client)
 {
@@ -169,6 +205,11 @@ static void offer(struct pool *pool, struct h1_client *client)
         h1_client_close(client);
         return;
     }
+    pay(pool);
+    if (client->state == CLIENT_CLOSED)
+        return;
+    if (is_scarce(pool))
+        look_in(pool, LOOK_MS);
     uint64_t limit = idle_limit_ms(pool);
     if (client->expires_at) {
         uint64_t left = (client->expires_at - pool->loop->now) / NS_PER_MS + 1;
@@ -219,14 +260,20 @@ static void fail_waiter(struct pool *pool, const struct leg_fault *fault)
         waiter->on_failed(waiter, fault);
 }
 
+static struct pool_waiter *newest(const struct pool *pool)
+{
+    return (struct pool_waiter *)((char *)pool->last_waiter -
+                                  offsetof(struct pool_waiter, next));
+}
+
 /* Too many wait: who came last is sent away, not who has waited longest. */
 static void fail_newest(struct pool *pool)
 {
-    struct pool_waiter *waiter =
-        (struct pool_waiter *)((char *)pool->last_waiter - offsetof(struct pool_waiter, next));
+    struct pool_waiter *waiter = newest(pool);
     struct leg_fault fault = {.reason = R_UPSTREAM_OVERFLOW,
-                              .limit = WAITERS_MAX,
-                              .actual = pool->waiting,
+                              .which = LIMIT_PENDING,
+                              .limit = pool->cluster->breaker.limits.pending,
+                              .actual = waiter->place,
                               .untouched = true,
                               .silent = true};
     pool_cancel(waiter);
@@ -247,6 +294,7 @@ static void back_off(struct pool *pool)
 static void on_closed(struct h1_client *client, const struct leg_fault *fault)
 {
     struct pool *pool = client->owner;
+    permits_give(&pool->permits);
     if (!client->prev) { /* lent */
         pool->lent--;
         count(pool->counters.active, (uint64_t)-1);
@@ -279,18 +327,23 @@ static const struct h1_client_ops client_ops = {
     .bury = on_bury_client,
 };
 
-/* One more connection on its way. 0 or -errno. */
+/* One more connection on its way. 0, -EBUSY: there are as many as there may be, or -errno. */
 static int open_one(struct pool *pool)
 {
+    if (!permits_take(&pool->permits, pool->loop->now))
+        return -EBUSY;
     struct h1_client *client = slab_take(&pool->clients);
-    if (!client)
+    if (!client) {
+        permits_give(&pool->permits);
         return -ENOMEM;
+    }
     const struct cluster_limits *limits = &pool->cluster->limits;
     struct h1_client_timeouts timeouts = {limits->connect, limits->response, limits->between};
     int rc =
         h1_client_open(client, pool->loop, &pool->server->addr, &timeouts, &client_ops, pool);
     if (rc < 0) {
         slab_give(&pool->clients, client);
+        permits_give(&pool->permits);
         back_off(pool);
         return rc;
     }
@@ -300,11 +353,6 @@ static int open_one(struct pool *pool)
     pool->connecting++;
     count(pool->counters.opened, 1);
     return 0;
-}
-
-static bool may_open(const struct pool *pool)
-{
-    return !pool->max_open || pool->idle + pool->lent + pool->connecting < pool->max_open;
 }
 
 /* ---- lending ---- */
@@ -336,11 +384,19 @@ static void on_waiter_due(struct deadline *deadline)
     struct pool_waiter *waiter =
         (struct pool_waiter *)((char *)deadline - offsetof(struct pool_waiter, due));
     struct pool *pool = waiter->pool;
-    bool full = !may_open(pool) && !pool->connecting;
+    uint64_t connect = pool->cluster->limits.connect;
+    bool full =
+        pool->waiting > pool->connecting && !permits_may_take(&pool->permits, pool->loop->now);
+    if (!full && !waiter->late) { /* a connection is on its way, and has a timer of its own */
+        waiter->late = true;
+        loop_deadline(pool->loop, deadline, connect ? connect + 1 : 0);
+        return;
+    }
     struct leg_fault fault = {.reason = full ? R_UPSTREAM_OVERFLOW : R_UPSTREAM_TIMEOUT_CONNECT,
                               .err = full ? 0 : ETIMEDOUT,
-                              .limit = full ? pool->max_open : 0,
-                              .actual = full ? pool->lent : 0,
+                              .which = full ? LIMIT_CONNECTIONS : LIMIT_NONE,
+                              .limit = full ? pool->permits.limit : 0,
+                              .actual = full ? pool->permits.limit + pool->waiting : 0,
                               .untouched = true,
                               .silent = true};
     pool_cancel(waiter);
@@ -356,10 +412,11 @@ static void queue(struct pool *pool, struct pool_waiter *waiter)
     *pool->last_waiter = waiter;
     pool->last_waiter = &waiter->next;
     pool->waiting++;
+    waiter->late = false;
+    waiter->over = !breaker_waits(&pool->cluster->breaker, &waiter->place);
     deadline_init(&waiter->due, on_waiter_due);
     /* The connection has its own timer; this one is for who waits for somebody else's. */
-    uint64_t ms = pool->cluster->limits.connect;
-    loop_deadline(pool->loop, &waiter->due, ms ? ms + 1 : 0);
+    loop_deadline(pool->loop, &waiter->due, pool->cluster->limits.queue);
 }
 
 struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter)
@@ -367,7 +424,7 @@ struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *w
     if (!fresh && pool->idle_first)
         return lend(pool, pool->idle_first);
     queue(pool, waiter);
-    if (pool->closed || pool->waiting > pool->connecting)
+    if (pool->closed || waiter->over || pool->waiting > pool->connecting)
         loop_task(pool->loop, &pool->refill);
     return NULL;
 }
@@ -376,19 +433,17 @@ struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *w
 static void on_refill(struct task *task)
 {
     struct pool *pool = (struct pool *)((char *)task - offsetof(struct pool, refill));
-    while (pool->waiting > pool->connecting) {
+    while (pool->waiting && newest(pool)->over)
+        fail_newest(pool);
+    bool full = false;
+    while (!full && pool->waiting > pool->connecting) {
         struct leg_fault fault = {
             .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
-        int rc = pool->closed ? -ESHUTDOWN : may_open(pool) ? open_one(pool) : -EBUSY;
-        if (rc == 0)
+        int rc = pool->closed ? -ESHUTDOWN : open_one(pool);
+        full = rc == -EBUSY; /* somebody's connection comes back */
+        if (rc == 0 || full)
             continue;
-        if (rc == -EBUSY && pool->waiting <= WAITERS_MAX)
-            break; /* somebody's connection comes back */
         fault.err = -rc;
-        if (rc == -EBUSY) {
-            fail_newest(pool);
-            continue;
-        }
         if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS)
             fault.reason = R_NO_MEMORY;
         if (rc == -ESHUTDOWN)
@@ -397,6 +452,11 @@ static void on_refill(struct task *task)
     }
     if (pool->closed)
         return;
+    permits_want(&pool->permits, pool->loop->now, full);
+    if (full) {
+        look_in(pool, LOOK_MS);
+        return;
+    }
     uint32_t open = pool->idle + pool->lent + pool->connecting;
     if (open >= pool->warm)
         return;
@@ -405,8 +465,11 @@ static void on_refill(struct task *task)
             loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
         return;
     }
-    while (open++ < pool->warm && open_one(pool) == 0)
-        ;
+    int rc = 0;
+    while (rc == 0 && open++ < pool->warm)
+        rc = open_one(pool);
+    if (rc == -EBUSY)
+        look_in(pool, LOOK_IDLE_MS);
     if (pool->backoff_ms)
         loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
 }
@@ -433,9 +496,18 @@ void pool_forget_warm(struct pool *pool)
 }
 
 /* Shares of `n`: they add up to n, the first workers get what is over. */
-static uint32_t share_of(uint32_t n, unsigned share, unsigned of)
+static uint32_t share_of(const struct pool *pool, uint32_t n)
 {
-    return n / of + (share < n % of);
+    return n / pool->permits.count + (pool->permits.index < n % pool->permits.count);
+}
+
+static void take_limits(struct pool *pool)
+{
+    const struct cluster_limits *limits = &pool->cluster->limits;
+    pool->warm = share_of(pool, limits->warm);
+    pool->max_idle = share_of(pool, limits->idle);
+    if (limits->idle && !pool->max_idle)
+        pool->max_idle = 1; /* every worker can serve */
 }
 
 struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
@@ -444,23 +516,21 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     struct pool *pool = mem_zalloc(sizeof(*pool));
     if (!pool)
         return NULL;
-    const struct cluster_limits *limits = &cluster->limits;
     pool->loop = loop;
     pool->users = 1;
     pool->cluster = cluster_ref(cluster);
     pool->server = &cluster->servers[server];
     pool->counters = *counters;
-    pool->warm = share_of(limits->warm, share, of);
-    pool->max_idle = share_of(limits->idle, share, of);
-    pool->max_open = share_of(limits->connections, share, of);
-    if (limits->connections && !pool->max_open)
-        pool->max_open = 1; /* every worker can serve */
-    if (limits->idle && !pool->max_idle)
-        pool->max_idle = 1;
+    pool->permits = (struct permit_user){.permits = &pool->server->vitals->permits,
+                                         .limit = cluster->limits.connections,
+                                         .index = share,
+                                         .count = of};
+    take_limits(pool);
     pool->last_waiter = &pool->waiters;
     pool->refill.run = on_refill;
     pool->jitter = (uint64_t)(uintptr_t)pool ^ loop->now;
     deadline_init(&pool->refill_due, on_refill_due);
+    deadline_init(&pool->look_due, on_look_due);
     slab_init(&pool->clients, sizeof(struct h1_client), 64);
     return pool;
 }
@@ -486,6 +556,9 @@ void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
         atomic_fetch_add_explicit(&to->down, 1, memory_order_relaxed);
     }
     pool->server = to;
+    permits_move(&pool->permits, &to->vitals->permits, cluster->limits.connections);
+    breaker_waits_no_more(&pool->cluster->breaker, pool->waiting);
+    atomic_fetch_add_explicit(&cluster->breaker.pending, pool->waiting, memory_order_relaxed);
     cluster_ref(cluster);
     cluster_unref(pool->cluster);
     pool->cluster = cluster;
@@ -503,6 +576,11 @@ bool pool_is_down(const struct pool *pool)
     return pool->backoff_ms && pool->loop->now < pool->down_until && !pool->idle;
 }
 
+bool pool_is_busy(const struct pool *pool)
+{
+    return !pool->idle_first && !permits_may_take(&pool->permits, pool->loop->now);
+}
+
 void pool_close(struct pool *pool)
 {
     if (--pool->users)
@@ -512,6 +590,7 @@ void pool_close(struct pool *pool)
     pool->on_warm = NULL;
     loop_cancel(pool->loop, &pool->refill);
     deadline_end(&pool->loop->wheel, &pool->refill_due);
+    deadline_end(&pool->loop->wheel, &pool->look_due);
     while (pool->waiters)
         fail_waiter(pool, &(struct leg_fault){
                               .reason = R_UPSTREAM_NONE, .untouched = true, .silent = true});

@@ -25,11 +25,15 @@ struct pool_waiter {
     struct pool_waiter *next, **prev; /* prev NULL: does not wait */
     struct pool *pool;
     struct deadline due;
+    bool late;      /* `due` came, and a connection was on its way */
+    bool over;      /* one too many waits: it is told so in the same turn */
+    uint32_t place; /* how many waited when it came */
     void (*on_ready)(struct pool_waiter *waiter, struct h1_client *client);
     void (*on_failed)(struct pool_waiter *waiter, const struct leg_fault *fault);
 };
 
-/* This worker's share of a server's limits. `share`, `of`: worker number and count. */
+/* `share`, `of`: worker number and count. Warm and idle connections are this worker's share;
+ * how many may be open at all counts over all workers (up/permits.h). */
 struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned server,
                       unsigned share, unsigned of, const struct pool_counters *counters);
 /* One more user of the pool, for a cluster that is the kin of its own and has the same server
@@ -60,6 +64,8 @@ void pool_cancel(struct pool_waiter *waiter); /* harmless when it does not wait 
 /* Whether the last try to connect failed and the pool waits before the next: better ask
  * another server. */
 bool pool_is_down(const struct pool *pool);
+/* Whether a request would have to wait for somebody else's connection. */
+bool pool_is_busy(const struct pool *pool);
 /* Whether a lent connection had been idle: warm, or used before. */
 static inline bool pool_is_reused(const struct h1_client *client)
 {

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "up/permits.h"
+
 /* Bits of the word. A server with one of VITAL_OUT gets no requests. */
 enum vital {
     VITAL_DOWN = 1,     /* its health probes fail */
@@ -36,7 +38,8 @@ struct vitals {
     _Atomic uint32_t refs;
     struct ward *ward;
     _Alignas(64) _Atomic uint32_t word;
-    _Alignas(64) _Atomic uint32_t cold; /* workers that still warm it */
+    _Alignas(64) _Atomic uint32_t cold;  /* workers that still warm it */
+    _Alignas(64) struct permits permits; /* connections to it */
 };
 
 struct ward *ward_new(void); /* NULL: no memory */

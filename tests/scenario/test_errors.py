@@ -142,7 +142,7 @@ def test_backend_resets(pair):
 
 def test_more_than_the_connections_allowed_wait_for_one(gateway, upstream):
     up = upstream()
-    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { connect = 10s } server"),
+    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { queue = 10s } server"),
                  app=up)
     first, second = gw.client(), gw.client()
     first.send(b"GET /1 HTTP/1.1\r\n" + H + b"\r\n")
@@ -159,7 +159,7 @@ def test_more_than_the_connections_allowed_wait_for_one(gateway, upstream):
 
 def test_who_waits_too_long_for_a_connection_is_told(gateway, upstream):
     up = upstream()
-    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { connect = 300ms } server"),
+    gw = gateway(ONE.replace("server", "pool { connections = 1 } timeouts { queue = 300ms } server"),
                  app=up)
     first, second = gw.client(), gw.client()
     first.send(b"GET /1 HTTP/1.1\r\n" + H + b"\r\n")

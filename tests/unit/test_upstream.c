@@ -25,6 +25,9 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(upstream->timeouts.response, 30000);
     assert_int_equal(upstream->timeouts.idle, 60000);
     assert_int_equal(upstream->timeouts.total, 0);
+    assert_int_equal(upstream->timeouts.queue, 1000);
+    assert_int_equal(upstream->breaker.pending, 1024);
+    assert_int_equal(upstream->breaker.requests, 0);
     assert_int_equal(upstream->retry.attempts, 1);
     assert_int_equal(upstream->retry.budget_permille, 200);
     assert_int_equal(upstream->retry.on, RETRY_CONNECT | RETRY_RESET);
@@ -34,15 +37,17 @@ static void has_the_defaults_of_the_manual(void **state)
 static void takes_every_option(void **state)
 {
     (void)state;
-    struct conf *conf = conf_of(
-        LISTENER "upstream \"u\" {\n"
-                 "server \"10.0.0.5:80\" { weight = 1000 }\nserver \"a.internal:81\" {}\n"
-                 "server \"unix:/s\" { backup = true }\n"
-                 "balance = hash hash_on = \"cookie:sid\" hash_bound = 125.5%\n"
-                 "pool { warm = 8 idle = 9 connections = 10 requests = 11 idle_timeout = 12ms\n"
-                 "lifetime = 13ms }\n"
-                 "timeouts { connect = 1ms response = 2ms idle = 3ms total = 4ms }\n"
-                 "retry { attempts = 3 budget = 2.5% on = {timeout, 502, 503, 504} } }");
+    struct conf *conf =
+        conf_of(LISTENER
+                "upstream \"u\" {\n"
+                "server \"10.0.0.5:80\" { weight = 1000 }\nserver \"a.internal:81\" {}\n"
+                "server \"unix:/s\" { backup = true }\n"
+                "balance = hash hash_on = \"cookie:sid\" hash_bound = 125.5%\n"
+                "pool { warm = 8 idle = 9 connections = 10 requests = 11 idle_timeout = 12ms\n"
+                "lifetime = 13ms }\n"
+                "timeouts { connect = 1ms response = 2ms idle = 3ms total = 4ms queue = 5ms }\n"
+                "breaker { pending = 6 requests = 7 }\n"
+                "retry { attempts = 3 budget = 2.5% on = {timeout, 502, 503, 504} } }");
     const struct conf_upstream *upstream = &conf->upstreams[0];
     assert_int_equal(upstream->server_count, 3);
     assert_int_equal(upstream->servers[0].weight, 1000);
@@ -62,6 +67,9 @@ static void takes_every_option(void **state)
     assert_int_equal(upstream->timeouts.response, 2);
     assert_int_equal(upstream->timeouts.idle, 3);
     assert_int_equal(upstream->timeouts.total, 4);
+    assert_int_equal(upstream->timeouts.queue, 5);
+    assert_int_equal(upstream->breaker.pending, 6);
+    assert_int_equal(upstream->breaker.requests, 7);
     assert_int_equal(upstream->retry.attempts, 3);
     assert_int_equal(upstream->retry.budget_permille, 25);
     assert_int_equal(upstream->retry.on, RETRY_TIMEOUT | RETRY_502 | RETRY_503 | RETRY_504);
@@ -143,6 +151,11 @@ static void checks_the_ends_of_every_range(void **state)
         {"timeouts { response = 0s }", "timeouts.response is 0s"},
         {"timeouts { idle = 0s }", "timeouts.idle is 0s"},
         {"timeouts { total = 25h }", "timeouts.total is 25h"},
+        {"timeouts { queue = 0s }", "timeouts.queue is 0s"},
+        {"breaker { pending = 0 requests = 10000000 }", NULL},
+        {"breaker { pending = 10000001 }",
+         "breaker.pending is 10000001, expected 0 to 10000000"},
+        {"breaker { requests = x }", "breaker.requests is x, expected 0 to 10000000"},
         {"retry { attempts = 0 }", NULL},
         {"retry { attempts = 10 }", NULL},
         {"retry { attempts = 11 }", "retry.attempts is 11, expected 0 to 10"},
