@@ -4,8 +4,9 @@
  *     backend PORT                     (on 127.0.0.1)
  *     GET  /small /64k /1m             150 bytes, 64 KiB, 1 MiB of JSON
  *     POST /echo                       the body comes back; it needs a Content-Length
- *     GET  /tunnel + Upgrade           101, then every byte comes back
- *     GET  /__conns                    {"accepted":N,"open":N,"requests":N}, not counted
+ *     GET  /wait                       as /small, 10 ms later: so many a second for a
+ * connection GET  /tunnel + Upgrade           101, then every byte comes back GET  /__conns
+ * {"accepted":N,"open":N,"requests":N}, not counted
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,12 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define IN_MAX   16384
 #define HEAD_MAX 256
+#define WAIT_MS  10
 
 struct answer {
     char *bytes;
@@ -34,6 +38,8 @@ struct conn {
     bool wants_out; /* EPOLLOUT is armed: the client reads slower than we write */
     bool tunnel;
     bool last; /* close once the answer is out */
+    long due;  /* ms; 0: it does not wait */
+    TAILQ_ENTRY(conn) waiting;
     size_t have;
     const char *out;
     size_t out_left;
@@ -44,6 +50,14 @@ struct conn {
 static struct answer small, large, huge;
 static unsigned long accepted, open_now, requests;
 static int epoll_fd;
+static TAILQ_HEAD(, conn) waiters = TAILQ_HEAD_INITIALIZER(waiters); /* all wait equally long */
+
+static long now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static struct answer answer_new(size_t body)
 {
@@ -70,6 +84,8 @@ static struct answer answer_new(size_t body)
 
 static void conn_free(struct conn *c)
 {
+    if (c->due)
+        TAILQ_REMOVE(&waiters, c, waiting);
     close(c->fd);
     free(c);
     open_now--;
@@ -143,6 +159,11 @@ static int get(struct conn *c, const char *head)
     requests++;
     if (!strncmp(target, "/small ", 7))
         return say(c, small.bytes, small.len);
+    if (!strncmp(target, "/wait ", 6)) {
+        c->due = now_ms() + WAIT_MS;
+        TAILQ_INSERT_TAIL(&waiters, c, waiting);
+        return 0;
+    }
     if (!strncmp(target, "/64k ", 5))
         return say(c, large.bytes, large.len);
     if (!strncmp(target, "/1m ", 4))
@@ -220,16 +241,35 @@ static void on_conn(struct conn *c)
         if (rc == 1 && c->have)
             rc = take_input(c);
     } else {
+        if (c->have >= IN_MAX) /* more than one request while it waits: not from a gateway */
+            return conn_free(c);
         ssize_t n = recv(c->fd, c->in + c->have, IN_MAX - c->have, 0);
         if (n > 0) {
             c->have += (size_t)n;
-            rc = take_input(c);
+            rc = c->due ? 0 : take_input(c);
         } else if (n == 0 || errno != EAGAIN) {
             rc = -1;
         }
     }
     if (rc < 0)
         conn_free(c);
+}
+
+/* Answers those whose time has come; how long the next one has, -1: there is none. */
+static int on_time(void)
+{
+    struct conn *c;
+    long now = now_ms();
+    while ((c = TAILQ_FIRST(&waiters)) && c->due <= now) {
+        TAILQ_REMOVE(&waiters, c, waiting);
+        c->due = 0;
+        int rc = say(c, small.bytes, small.len);
+        if (rc == 1 && c->have)
+            rc = take_input(c);
+        if (rc < 0)
+            conn_free(c);
+    }
+    return c ? (int)(c->due - now) : -1;
 }
 
 static void on_listener(int listener)
@@ -288,7 +328,7 @@ int main(int argc, char **argv)
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &ev);
     for (;;) {
-        int n = epoll_wait(epoll_fd, events, 256, -1);
+        int n = epoll_wait(epoll_fd, events, 256, on_time());
         for (int i = 0; i < n; i++) {
             if (events[i].data.ptr)
                 on_conn(events[i].data.ptr);
