@@ -245,6 +245,8 @@ static void free_all(struct gateway *gw, unsigned count)
     ports_close(&gw->next_ports);
     snapshot_unref(gw->snapshot);
     snapshot_unref(gw->next);
+    host_run(NULL);
+    stations_free();
     resolver_free(gw->names);
     resolver_free(gw->next_names);
     conf_faults_done(&gw->last.faults);
@@ -298,6 +300,7 @@ int gateway_run(const char *path, struct conf *conf)
         return 1;
     }
     watch_signals(&gw);
+    host_run(&gw.loop);
     gw.admin = admin_new(gw.loop.base, &status_ops, &gw);
     if (!gw.admin) {
         log_error("cannot start: out of memory");

@@ -10,6 +10,7 @@
 
 #include "app/explain.h"
 #include "app/gateway.h"
+#include "proxy/plugins.h"
 
 #define DEFAULT_FILE "/etc/postern/gateway.conf"
 
@@ -63,6 +64,8 @@ static struct snapshot *load(const char *file)
 {
     struct conf_faults faults = {0}, warnings = {0};
     struct conf *conf = conf_load(file, &faults);
+    if (conf)
+        print_faults(&conf->warnings, "warning: ");
     struct resolver *names = conf ? snapshot_names(conf, NULL) : NULL;
     struct snapshot *snapshot =
         conf ? snapshot_new(conf, NULL, names, &faults, &warnings) : NULL;
@@ -99,6 +102,8 @@ static int run(const char *file)
     struct conf *conf = conf_load(file, &faults);
     print_faults(&faults, "");
     conf_faults_done(&faults);
+    if (conf)
+        print_faults(&conf->warnings, "warning: ");
     return conf ? gateway_run(file, conf) : 1;
 }
 
@@ -155,5 +160,7 @@ int main(int argc, char **argv)
     int status = parse(argc, argv, &options);
     if (status >= 0)
         return status;
+    plugins_init();
+    host_set_check(options.action != ACT_RUN);
     return options.action == ACT_RUN ? run(options.file) : check(&options);
 }

@@ -361,6 +361,9 @@ void reload_on_signal(struct gateway *gw)
     log_info("reload: reading %s", gw->path);
     struct conf_faults faults = {0};
     struct conf *conf = conf_load(gw->path, &faults);
+    for (size_t i = 0; conf && i < conf->warnings.count; i++)
+        log_warn("%s:%d: %s", conf->warnings.list[i].where.file,
+                 conf->warnings.list[i].where.line, conf->warnings.list[i].message);
     if (!conf || reload_begin(gw, conf, &faults) < 0) {
         refuse(gw, &faults);
         end_reload(gw);

@@ -125,11 +125,36 @@ static void write_one(FILE *out, const char *name, const char *type, const char 
     metrics_write_value(out, name, none, value);
 }
 
+struct counting {
+    FILE *out;
+    const char *last; /* the counter whose head is written */
+};
+
+static void write_counter(void *arg, const struct counter_view *view)
+{
+    struct counting *counting = arg;
+    const char *labels[] = {"plugin", view->plugin, "place", view->place, NULL};
+    char name[128];
+    snprintf(name, sizeof(name), "postern_plugin_%s_total", view->name);
+    if (!counting->last || strcmp(counting->last, view->name) != 0)
+        metrics_write_head(counting->out, name, "counter", view->help);
+    counting->last = view->name;
+    metrics_write_value(counting->out, name, labels, (double)view->value);
+}
+
+static void write_counters(FILE *out)
+{
+    struct counters *sets[STATIONS_MAX];
+    size_t count = station_counters(sets);
+    counter_each(sets, count, write_counter, &(struct counting){.out = out});
+}
+
 static void write_metrics(void *owner, FILE *out)
 {
     struct gateway *gw = owner;
     metrics_write(gw->metrics, gw->worker_count, out);
     write_up(gw, out);
+    write_counters(out);
     write_one(out, "postern_config_generation", "gauge",
               "Counts up with each configuration that takes effect.",
               gw->snapshot ? (double)gw->snapshot->generation : 0);

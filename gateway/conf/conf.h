@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/addr.h"
+#include "plugin/phases.h"
 #include "up/cluster.h"
 
 struct conf_where {
@@ -37,6 +38,27 @@ struct conf_strs {
     size_t count;
 };
 
+/* A plugin's section. */
+struct conf_plugin {
+    struct conf_where where;
+    const struct plugin *plugin;
+    bool enabled, fail_open;
+    uint32_t deadline;
+    struct postern_values *values; /* as its options */
+    struct instance *instance;     /* NULL: not enabled */
+};
+struct conf_plugins {
+    struct conf_plugin *list;
+    size_t count;
+    unsigned class; /* which of the places that have some; 0: none here */
+};
+
+/* Where calls of plugins go: an upstream of the configuration. */
+struct postern_origin {
+    const struct conf *conf;
+    size_t upstream_index;
+};
+
 /* How a backend hears who asked, and from which field of trusted proxies we do. Bits. */
 enum conf_forwarded { FORWARDED_X = 1, FORWARDED_RFC7239 = 2 };
 
@@ -59,6 +81,7 @@ struct conf_listener {
         uint32_t rate, rate_window; /* bytes per second over so many ms; rate 0: none */
     } timeouts;
     unsigned path_allow; /* enum path_class bits */
+    struct conf_plugins plugins;
 };
 
 struct conf_server {
@@ -90,6 +113,7 @@ enum retry_on {
 struct conf_upstream {
     struct conf_where where;
     char *name;
+    bool implicit; /* made for a plugin that calls an address */
     struct conf_server *servers;
     size_t server_count;
     enum balance balance;
@@ -217,6 +241,7 @@ struct conf_route {
     uint32_t timeout;    /* 0: none */
     uint64_t body_bytes; /* UINT64_MAX: the listener's */
     bool access_log;     /* default true */
+    struct conf_plugins plugins;
 };
 
 struct conf {
@@ -252,7 +277,28 @@ struct conf {
     struct conf_route *routes;
     size_t route_count;
     size_t split_count;
+
+    char *plugin_directory; /* NULL: the usual ones */
+    struct conf_strs plugin_files;
+    struct conf_plugins plugins; /* of the top level */
+    /* What counts for a route's requests on a listener: by the classes of both, see
+     * conf_phases. NULL: there are no plugins. */
+    struct phases **phases;
+    size_t phases_count, listener_classes;
+    struct conf_faults warnings; /* what plugins said */
 };
+
+/* NULL: no plugin has to do with requests for that route on that listener. `route` NULL: none
+ * matches. */
+static inline const struct phases *conf_phases(const struct conf *conf,
+                                               const struct conf_listener *listener,
+                                               const struct conf_route *route)
+{
+    if (!conf->phases)
+        return NULL;
+    return conf->phases[(route ? route->plugins.class : 0) * conf->listener_classes +
+                        listener->plugins.class];
+}
 
 /* Reads `path` and what it includes. NULL when there were faults (all of them in *faults,
  * sorted by file order). Opens nothing but configuration files and `respond` files. */

@@ -4,8 +4,7 @@
 
 #include "conf/load.h"
 
-/* Between double quotes, such that libconfuse's lexer gives the same bytes back. */
-static void put_quoted(FILE *out, struct str text)
+void dump_quoted(FILE *out, struct str text)
 {
     fputc('"', out);
     for (size_t i = 0; i < text.n; i++) {
@@ -27,7 +26,7 @@ static void put_option(FILE *out, const char *name, const char *text)
     if (!text)
         return;
     fprintf(out, "%s = ", name);
-    put_quoted(out, str_of(text));
+    dump_quoted(out, str_of(text));
     fputc('\n', out);
 }
 
@@ -38,7 +37,7 @@ static void put_list(FILE *out, const char *name, const struct conf_strs *list)
     fprintf(out, "%s = {", name);
     for (size_t i = 0; i < list->count; i++) {
         fputs(i ? ", " : "", out);
-        put_quoted(out, str_of(list->list[i]));
+        dump_quoted(out, str_of(list->list[i]));
     }
     fputs("}\n", out);
 }
@@ -58,7 +57,7 @@ static void put_size(FILE *out, const char *name, uint64_t bytes)
 static void put_title(FILE *out, const char *indent, const char *kind, const char *title)
 {
     fprintf(out, "%s%s ", indent, kind);
-    put_quoted(out, str_of(title));
+    dump_quoted(out, str_of(title));
     fputs(" {\n", out);
 }
 
@@ -74,7 +73,7 @@ static void put_template(FILE *out, const char *before, const struct template *t
         template_put(template, route, memory);
         fclose(memory);
     }
-    put_quoted(out, (struct str){text, n});
+    dump_quoted(out, (struct str){text, n});
     free(text);
 }
 
@@ -83,7 +82,7 @@ static void put_addrs(FILE *out, const struct addr *addrs, size_t count)
     char text[ADDR_TEXT];
     for (size_t i = 0; i < count; i++) {
         fputs(i ? ", " : "", out);
-        put_quoted(out, (struct str){text, addr_put(text, &addrs[i])});
+        dump_quoted(out, (struct str){text, addr_put(text, &addrs[i])});
     }
 }
 
@@ -117,6 +116,17 @@ static void dump_process(const struct conf *conf, FILE *out)
     fputs("}\n\nerror_log {\n  ", out);
     put_option(out, "path", conf->error_log.path);
     fprintf(out, "  level = %s\n}\n", levels[conf->error_log.level]);
+}
+
+static void dump_plugins(const struct conf *conf, FILE *out)
+{
+    if (conf->plugin_directory || conf->plugin_files.count) {
+        fputs("\nplugins {\n", out);
+        put_option(out, "  directory", conf->plugin_directory);
+        put_list(out, "  load", &conf->plugin_files);
+        fputs("}\n", out);
+    }
+    plugins_dump(&conf->plugins, "", out);
 }
 
 static void put_range(FILE *out, const struct addr_range *range)
@@ -158,6 +168,7 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
     put_time(out, "    rate_window", listener->timeouts.rate_window);
     fputs("  }\n", out);
     paths_put(listener->path_allow, out);
+    plugins_dump(&listener->plugins, "  ", out);
     fputs("}\n", out);
 }
 
@@ -303,7 +314,7 @@ static void dump_split(const struct conf_route *route, FILE *out)
     fputs("  split {\n", out);
     for (size_t i = 0; i < route->split.count; i++) {
         fputs("    ", out);
-        put_quoted(out, str_of(route->split.shares[i].upstream));
+        dump_quoted(out, str_of(route->split.shares[i].upstream));
         fprintf(out, " = %u\n", route->split.shares[i].weight);
     }
     if (route->split.sticky != HASH_NONE)
@@ -361,16 +372,20 @@ static void dump_route(const struct conf_route *route, FILE *out)
         put_time(out, "  timeout", route->timeout);
     if (route->body_bytes != UINT64_MAX)
         put_size(out, "  body_bytes", route->body_bytes);
-    fprintf(out, "  access_log = %s\n}\n", route->access_log ? "true" : "false");
+    fprintf(out, "  access_log = %s\n", route->access_log ? "true" : "false");
+    plugins_dump(&route->plugins, "  ", out);
+    fputs("}\n", out);
 }
 
 void conf_dump(const struct conf *conf, FILE *out)
 {
     dump_process(conf, out);
+    dump_plugins(conf, out);
     for (size_t i = 0; i < conf->listener_count; i++)
         dump_listener(&conf->listeners[i], out);
     for (size_t i = 0; i < conf->upstream_count; i++)
-        dump_upstream(&conf->upstreams[i], out);
+        if (!conf->upstreams[i].implicit)
+            dump_upstream(&conf->upstreams[i], out);
     for (size_t i = 0; i < conf->route_count; i++)
         dump_route(&conf->routes[i], out);
 }

@@ -65,7 +65,7 @@ static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
 
 static cfg_t *parse(struct load *load)
 {
-    cfg_t *tree = cfg_init(grammar_top, CFGF_NONE);
+    cfg_t *tree = cfg_init(load->grammar.top, CFGF_NONE);
     if (!tree) {
         load->no_memory = true;
         return NULL;
@@ -110,6 +110,7 @@ static void compile_sections(struct load *load, cfg_t *tree)
         listener->where = load_where(load, value_line(sec));
         listener->name = compile_name(load, sec);
         listener_compile(load, sec, listener);
+        plugins_compile(load, sec, &listener->plugins);
     }
     for (size_t i = 0; i < upstreams && !load->no_memory; i++) {
         cfg_t *sec = cfg_getnsec(tree, "upstream", (unsigned)i);
@@ -124,19 +125,25 @@ static void compile_sections(struct load *load, cfg_t *tree)
         route->where = load_where(load, value_line(sec));
         route->name = compile_name(load, sec);
         route_compile(load, sec, route);
+        plugins_compile(load, sec, &route->plugins);
     }
 }
 
 static void load_run(struct load *load, struct str text)
 {
     struct conf *conf = load->conf;
-    scan_main(load, conf->file, text);
+    grammar_init(load);
+    if (!load->no_memory)
+        scan_main(load, conf->file, text);
     cfg_t *tree = load->no_memory ? NULL : parse(load);
     if (tree && !load->no_memory) {
         globals_compile(load, tree);
+        plugins_compile(load, tree, &conf->plugins);
         compile_sections(load, tree);
         if (!load->no_memory && !load->broken)
             check_all(load);
+        if (!load->no_memory && !load->broken)
+            plugins_configure(load, tree);
     }
     if (tree)
         cfg_free(tree);
@@ -160,6 +167,7 @@ struct conf *conf_load_text(const char *path, struct str text, struct conf_fault
     mem_free(load.text);
     mem_free(load.places);
     mem_free(load.files.list);
+    grammar_done(&load);
     if (faults->count == before)
         return conf;
     conf_free(conf);
@@ -186,6 +194,8 @@ void conf_free(struct conf *conf)
         return;
     for (size_t i = 0; i < conf->route_count; i++)
         conditions_done(&conf->routes[i]);
+    plugins_free(conf);
+    conf_faults_done(&conf->warnings);
     arena_done(&conf->arena);
     slab_done(&conf->chunks);
     mem_free(conf);

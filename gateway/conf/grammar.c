@@ -63,7 +63,7 @@ static cfg_opt_t paths[] = {
     CFG_END(),
 };
 
-static cfg_opt_t listener[] = {
+static const cfg_opt_t listener[] = {
     ONE(GRAMMAR_TITLE),
     LIST("listen"),
     LIST("trusted_proxies"),
@@ -140,7 +140,7 @@ static cfg_opt_t condition[] = {
     ONE(GRAMMAR_TITLE), ONE("equals"), ONE("present"), ONE("regex"), CFG_END(),
 };
 
-static cfg_opt_t route[] = {
+static const cfg_opt_t route[] = {
     ONE(GRAMMAR_TITLE),
     LIST("listener"),
     LIST("host"),
@@ -162,7 +162,14 @@ static cfg_opt_t route[] = {
     CFG_END(),
 };
 
-cfg_opt_t grammar_top[] = {
+static cfg_opt_t plugins[] = {
+    ONE(GRAMMAR_PLACE),
+    ONE("directory"),
+    LIST("load"),
+    CFG_END(),
+};
+
+static const cfg_opt_t top[] = {
     ONE(GRAMMAR_PLACE),
     ONE("workers"),
     ONE("user"),
@@ -172,8 +179,103 @@ cfg_opt_t grammar_top[] = {
     SECTION("admin", admin),
     SECTION("access_log", access_log),
     SECTION("error_log", error_log),
-    SECTION("listener", listener),
+    SECTION("plugins", plugins),
+    SECTION("listener", NULL), /* see grammar_init */
     SECTION("upstream", upstream),
-    SECTION("route", route),
+    SECTION("route", NULL),
     CFG_END(),
 };
+
+/* ---- what plugins add ---- */
+
+#define COPY(load, table) copy(load, table, sizeof(table) / sizeof(*(table)))
+
+static cfg_opt_t *copy(struct load *load, const cfg_opt_t *options, size_t count)
+{
+    cfg_opt_t *list = mem_zalloc((count + LOAD_PLUGINS) * sizeof(*list));
+    if (list)
+        memcpy(list, options, count * sizeof(*list));
+    else
+        load->no_memory = true;
+    return list;
+}
+
+static cfg_opt_t *end_of(cfg_opt_t *options)
+{
+    while (options->name)
+        options++;
+    return options;
+}
+
+void grammar_init(struct load *load)
+{
+    struct grammar *grammar = &load->grammar;
+    grammar->top = COPY(load, top);
+    grammar->listener = COPY(load, listener);
+    grammar->route = COPY(load, route);
+    for (cfg_opt_t *o = grammar->top; !load->no_memory && o->name; o++) {
+        if (strcmp(o->name, "listener") == 0)
+            o->subopts = grammar->listener;
+        if (strcmp(o->name, "route") == 0)
+            o->subopts = grammar->route;
+    }
+}
+
+void grammar_done(struct load *load)
+{
+    mem_free(load->grammar.top);
+    mem_free(load->grammar.listener);
+    mem_free(load->grammar.route);
+}
+
+bool grammar_takes_plugins(const struct load *load, const cfg_opt_t *options)
+{
+    const struct grammar *grammar = &load->grammar;
+    return options == grammar->top || options == grammar->listener || options == grammar->route;
+}
+
+static cfg_opt_t *plugin_options(struct load *load, const struct plugin *plugin)
+{
+    static const cfg_opt_t common[] = {ONE(GRAMMAR_PLACE), ONE("enabled"), ONE("fail"),
+                                       ONE("deadline")};
+    const size_t n = sizeof(common) / sizeof(*common);
+    cfg_opt_t *options = load_alloc(load, n + plugin->def.option_count + 1, sizeof(*options));
+    if (!options)
+        return NULL;
+    memcpy(options, common, sizeof(common));
+    for (size_t i = 0; i < plugin->def.option_count; i++) {
+        const struct postern_option *option = plugin_option(plugin, i);
+        options[n + i] =
+            option->list ? (cfg_opt_t)LIST(option->name) : (cfg_opt_t)ONE(option->name);
+    }
+    options[n + plugin->def.option_count] = (cfg_opt_t)CFG_END();
+    return options;
+}
+
+bool grammar_add(struct load *load, const struct plugin *plugin)
+{
+    struct grammar *grammar = &load->grammar;
+    cfg_opt_t *const places[] = {grammar->top, grammar->listener, grammar->route};
+    cfg_opt_t *options =
+        grammar->plugin_count < LOAD_PLUGINS ? plugin_options(load, plugin) : NULL;
+    if (!options)
+        return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        cfg_opt_t *end = end_of(places[i]);
+        end[1] = *end;
+        *end = (cfg_opt_t)SECTION(plugin->def.name, options);
+    }
+    grammar->plugins[grammar->plugin_count++] = plugin;
+    return true;
+}
+
+cfg_t *grammar_plugins(const char *text)
+{
+    static cfg_opt_t only[] = {SECTION("plugins", plugins), CFG_END()};
+    cfg_t *tree = cfg_init(only, CFGF_NONE);
+    if (tree && cfg_parse_buf(tree, text) == CFG_SUCCESS)
+        return tree;
+    if (tree)
+        cfg_free(tree);
+    return NULL;
+}

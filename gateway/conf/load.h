@@ -14,6 +14,18 @@
 #include "conf/conf.h"
 #include "conf/pattern.h"
 
+#define LOAD_PLUGINS PHASES_INSTANCES /* the most of one configuration */
+
+/* Options of the places where plugins can stand, those that have been found behind ours. */
+struct grammar {
+    cfg_opt_t *top, *listener, *route;
+    const struct plugin *plugins[LOAD_PLUGINS];
+    size_t plugin_count;
+    const struct plugin *named[LOAD_PLUGINS]; /* by plugins.load */
+    size_t named_count;
+    bool sought; /* a plugin was found: it is too late to say where they are */
+};
+
 struct load {
     struct conf *conf; /* under way; its arena holds all that lasts */
     struct conf_faults *faults;
@@ -22,6 +34,7 @@ struct load {
     struct conf_where *places; /* of each of its lines */
     size_t place_count, place_cap;
     struct conf_strs files; /* read, in order */
+    struct grammar grammar;
     bool no_memory;
     bool broken; /* by syntax: what refers to what cannot be judged */
 };
@@ -38,8 +51,16 @@ struct value {
 #define GRAMMAR_PLACE "@place"
 /* Stands last in a section where any name may get a value: each comes as two values of this
  * list, the name and its value. */
-#define GRAMMAR_PAIRS "@pairs"
-extern cfg_opt_t grammar_top[];
+#define GRAMMAR_PAIRS   "@pairs"
+#define GRAMMAR_OPTIONS 96 /* the most of one section */
+void grammar_init(struct load *load);
+void grammar_done(struct load *load);
+/* Where plugins can stand. */
+bool grammar_takes_plugins(const struct load *load, const cfg_opt_t *options);
+/* The plugin's section is one from here on. False: too many, or no memory. */
+bool grammar_add(struct load *load, const struct plugin *plugin);
+/* A tree with the section `plugins` alone, of the flat text of one. NULL: no memory. */
+cfg_t *grammar_plugins(const char *text);
 
 /* lex.c: the words of one file. */
 enum token_kind {
@@ -154,6 +175,27 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
 void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
                      enum conf_hash_on *ret_on, char **ret_name);
 void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret);
+/* plugin_conf.c. A section `plugins` has ended, in the flat text from `text` on, whose first
+ * line is that of places[place]. */
+void plugins_settings(struct load *load, const char *text, size_t place);
+/* A name that is no option: whether it is a plugin's, whose section is one from here on.
+ * Reports a plugin that cannot be used; then *ret_bad is true. */
+bool plugins_find(struct load *load, struct conf_where where, struct str name, bool *ret_bad);
+const char *plugins_nearest(struct load *load, const char *name, char room[64]);
+/* The sections of plugins in `sec`. */
+void plugins_compile(struct load *load, cfg_t *sec, struct conf_plugins *ret);
+/* All sections are compiled: makes instances and what counts where. */
+void plugins_configure(struct load *load, cfg_t *tree);
+void plugins_free(struct conf *conf);
+/* plugin_value.c. What a section says for the plugin's options, checked. False: there were
+ * faults. */
+bool plugin_values(struct load *load, cfg_t *sec, struct conf_plugin *ret);
+/* What an option takes, as words. */
+#define PLUGIN_EXPECTED 320
+const char *plugin_expected(const struct postern_option *option, char out[PLUGIN_EXPECTED]);
+/* dump.c: between double quotes, such that libconfuse's lexer gives the same bytes back. */
+void dump_quoted(FILE *out, struct str text);
+void plugins_dump(const struct conf_plugins *plugins, const char *indent, FILE *out);
 /* shares.c: split. */
 void shares_compile(struct load *load, cfg_t *sec, struct conf_route *route);
 /* condition.c: match_header and match_query. */

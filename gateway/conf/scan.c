@@ -13,17 +13,17 @@
 
 #include "conf/load.h"
 
-#define DEPTH_MAX   16   /* includes in includes */
-#define FILES_MAX   4096 /* read in all */
-#define OPTIONS_MAX 24   /* of one section */
+#define DEPTH_MAX 16   /* includes in includes */
+#define FILES_MAX 4096 /* read in all */
 
 /* An open section. */
 struct frame {
     struct frame *up;
     const char *name;
     cfg_opt_t *options;
-    int line;                            /* of its opening brace */
-    struct conf_where seen[OPTIONS_MAX]; /* where each option was set first */
+    int line;                                /* of its opening brace */
+    size_t text, place;                      /* where it begins in the flat text */
+    struct conf_where seen[GRAMMAR_OPTIONS]; /* where each option was set first */
 };
 
 /* A file under way. */
@@ -237,8 +237,8 @@ static void syntax_fault(struct scan *scan, const char *expected, const char *of
 
 static void unknown_option(struct scan *scan, const struct token *name)
 {
-    char text[64], shown[LEX_SHOW];
-    const char *names[OPTIONS_MAX + 1];
+    char text[64], shown[LEX_SHOW], room[64];
+    const char *names[GRAMMAR_OPTIONS + 1];
     size_t n = 0;
     for (cfg_opt_t *o = scan->frame->options + 1; o->name; o++)
         names[n++] = o->name;
@@ -246,6 +246,8 @@ static void unknown_option(struct scan *scan, const struct token *name)
     snprintf(text, sizeof(text), "%.*s", (int)(name->raw.n < 63 ? name->raw.n : 63),
              name->raw.p);
     const char *nearest = value_nearest(text, names, n);
+    if (!nearest && grammar_takes_plugins(scan->load, scan->frame->options))
+        nearest = plugins_nearest(scan->load, text, room);
     fault_at(scan, name->line, "unknown option %s in %s%s%s%s", lex_show(name, shown),
              scan->frame->name, nearest ? ", did you mean \"" : "", nearest ? nearest : "",
              nearest ? "\"?" : "");
@@ -369,9 +371,12 @@ static void open_section(struct scan *scan, cfg_opt_t *option, int line)
         skip_braces(scan, 1);
         return;
     }
-    *frame = (struct frame){scan->frame, option->name, option->subopts, line, {{0}}};
+    *frame = (struct frame){
+        .up = scan->frame, .name = option->name, .options = option->subopts, .line = line};
     scan->frame = frame;
     put_line(scan, line);
+    frame->text = scan->load->text_len;
+    frame->place = scan->load->place_count - 1;
     putz(scan, option->name);
     putz(scan, " { ");
     putz(scan, option->subopts[0].name);
@@ -382,8 +387,15 @@ static void open_section(struct scan *scan, cfg_opt_t *option, int line)
 static void close_section(struct scan *scan)
 {
     struct frame *frame = scan->frame;
+    struct load *load = scan->load;
     putz(scan, " }");
     scan->frame = frame->up;
+    if (!frame->up->up && strcmp(frame->name, "plugins") == 0 && !load->no_memory) {
+        put(scan, "", 1); /* what follows may be sections of plugins: they must be known now */
+        if (!load->no_memory)
+            plugins_settings(load, load->text + frame->text, frame->place);
+        load->text_len--;
+    }
     mem_free(frame);
 }
 
@@ -415,15 +427,30 @@ static cfg_opt_t *find_option(const struct scan *scan, const struct token *name)
     return end->name && name->quote ? end : option;
 }
 
+/* Whether a section begins that a plugin answers for. */
+static bool is_plugin(struct scan *scan, const struct token *name, bool *ret_bad)
+{
+    const struct token *next = lex_peek(scan->lexer);
+    return !name->quote && next->kind == TOKEN_MARK && next->mark == '{' &&
+           grammar_takes_plugins(scan->load, scan->frame->options) &&
+           plugins_find(scan->load, (struct conf_where){scan->lexer->file, name->line},
+                        name->raw, ret_bad);
+}
+
 static void statement(struct scan *scan)
 {
     struct token name = lex_take(scan->lexer);
+    bool bad = false;
     if (!name.quote && str_eq(name.raw, STR("include"))) {
         include_statement(scan);
         return;
     }
     cfg_opt_t *option = find_option(scan, &name);
-    if (option->name && strcmp(option->name, GRAMMAR_PAIRS) == 0)
+    if (!option->name && is_plugin(scan, &name, &bad))
+        option = find_option(scan, &name);
+    if (bad)
+        skip_statement(scan);
+    else if (option->name && strcmp(option->name, GRAMMAR_PAIRS) == 0)
         pair(scan, &name);
     else if (!option->name)
         unknown_option(scan, &name);
@@ -533,7 +560,7 @@ static void scan_file(struct scan *scan, struct conf_where where, const char *pa
 
 void scan_main(struct load *load, const char *path, struct str text)
 {
-    struct frame top = {.name = "the top level", .options = grammar_top};
+    struct frame top = {.name = "the top level", .options = load->grammar.top};
     struct source source = {0};
     struct stat st;
     if (stat(path, &st) == 0) {

@@ -1,6 +1,8 @@
 /* The names of what can go wrong: one table for the response, the log and the metrics.
  *
- * REASONS(X): X(symbol, status, name, title). The name never changes once released. */
+ * REASONS(X): X(symbol, status, name, title). The name never changes once released. Behind
+ * ours stand those that plugins bring; the main thread adds them before a worker can see
+ * their numbers, and never takes one away. */
 #ifndef POSTERN_HTTP_REASON_H
 #define POSTERN_HTTP_REASON_H
 
@@ -46,6 +48,8 @@
     X(UPSTREAM_OVERFLOW, 503, "upstream.overflow", "Too many requests wait for the backend")   \
     X(DRAINING, 503, "draining", "The gateway is shutting down")                               \
     X(NO_MEMORY, 503, "gateway.memory", "The gateway is out of memory")                        \
+    X(PLUGIN_FAILED, 503, "plugin.failed", "A plugin cannot do its work")                      \
+    X(PLUGIN_TIMEOUT, 503, "plugin.timeout", "A plugin took too long")                         \
     X(UPSTREAM_TIMEOUT_CONNECT, 504, "upstream.timeout_connect",                               \
       "Connecting to the backend took too long")                                               \
     X(UPSTREAM_TIMEOUT_RESPONSE, 504, "upstream.timeout_response",                             \
@@ -64,6 +68,12 @@ struct reason_text {
     uint16_t status;
     const char *name, *title;
 };
-extern const struct reason_text reason_texts[REASON_COUNT];
+#define REASON_MAX (REASON_COUNT + 256)
+extern struct reason_text reason_texts[REASON_MAX];
+
+/* The number of a reason of that name, added where there is none; its answers have statuses of
+ * their own. R_NONE: no name ([a-z0-9_.], at most 63 bytes), a title that cannot be shown, too
+ * many of them, or no memory. Main thread. */
+enum reason reason_add(const char *name, const char *title);
 
 #endif

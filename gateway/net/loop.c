@@ -66,7 +66,7 @@ void loop_discard(struct loop *loop, void (*drop)(struct message *))
     while (list) {
         struct message *message = list;
         list = message->next;
-        drop(message);
+        (message->drop ? message->drop : drop)(message);
     }
 }
 

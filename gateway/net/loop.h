@@ -35,6 +35,8 @@ struct grave {
 struct message {
     struct message *next;
     void (*run)(struct message *message);
+    void (*drop)(struct message *message); /* when nobody reads it; NULL: as the loop's owner
+                                              does with its letters */
 };
 
 struct seg; /* net/stream */
@@ -72,7 +74,7 @@ void loop_task(struct loop *loop, struct task *task); /* once, however often it 
 void loop_cancel(struct loop *loop, struct task *task);
 void loop_bury(struct loop *loop, struct grave *grave, void (*bury)(struct grave *));
 void loop_post(struct loop *loop, struct message *message); /* any thread */
-/* Hands letters that will not be run to `drop`: before loop_done. */
+/* Hands letters that will not be run to their own drop, else to this one: before loop_done. */
 void loop_discard(struct loop *loop, void (*drop)(struct message *));
 
 /* In `ms` milliseconds from now; 0 switches it off (INTERFACE: no limit). */

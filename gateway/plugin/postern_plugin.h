@@ -326,6 +326,9 @@ struct postern_plugin {
                              struct postern_str piece, bool last);
 };
 
+/* The one symbol of a plugin. */
+extern POSTERN_EXPORT const struct postern_plugin postern_plugin;
+
 #ifdef __cplusplus
 }
 #endif

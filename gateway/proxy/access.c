@@ -559,7 +559,7 @@ size_t access_format(char *out, size_t cap, const struct access_policy *policy,
 
     if (cap < ACCESS_LINE_MAX)
         return 0;
-    assert(record->reason < REASON_COUNT);
+    assert(record->reason < REASON_MAX);
     if (policy->combined) {
         put_combined(&line, record);
     } else {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#include "proxy/exchange.h"
+#include "proxy/plugins.h"
 #include "proxy/shed.h"
 
 int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned count,
@@ -11,11 +11,43 @@ int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned
 {
     *cx = (struct context){.loop = loop, .index = index, .count = count, .metrics = metrics};
     slab_init(&cx->exchanges, sizeof(struct exchange), 1024);
+    cx->station = station_open(loop, index, count, cx);
+    if (!cx->station)
+        return -ENOMEM;
     ssize_t n = getrandom(cx->random, sizeof(cx->random), 0);
     return n == sizeof(cx->random) ? 0 : -errno;
 }
 
 /* ---- views ---- */
+
+static bool runs(const struct view *view, const struct view *like)
+{
+    return view && view->started && view->snapshot->conf == like->snapshot->conf;
+}
+
+/* Snapshots of one configuration are one to plugins: they are told of the first and the last.
+ */
+static bool runs_anywhere(const struct context *cx, const struct view *like)
+{
+    bool found = cx->view != like && runs(cx->view, like);
+    for (const struct view *v = cx->retired; v && !found; v = v->older)
+        found = v != like && runs(v, like);
+    return found;
+}
+
+static void tell_start(struct context *cx, struct view *view)
+{
+    if (!runs_anywhere(cx, view))
+        plugins_start(cx->station, view->snapshot->conf);
+    view->started = true;
+}
+
+static void tell_stop(struct context *cx, struct view *view)
+{
+    if (view->started && !runs_anywhere(cx, view))
+        plugins_stop(cx->station, view->snapshot->conf);
+    view->started = false;
+}
 
 static void view_free(struct view *view)
 {
@@ -250,6 +282,7 @@ static void view_end(struct context *cx, struct view *view)
     while (*at != view)
         at = &(*at)->older;
     *at = view->older;
+    tell_stop(cx, view);
     drop_fleets(cx);
     view_free(view);
 }
@@ -282,6 +315,7 @@ void context_switch(struct context *cx)
     cx->view = cx->next;
     move_pools(cx);
     cx->next = NULL;
+    tell_start(cx, cx->view); /* before the old one ends: what both share lives on */
     if (old) {
         old->retired = true;
         old->older = cx->retired;
@@ -310,6 +344,9 @@ void context_exchange_ended(struct context *cx, struct view *view)
 void context_done(struct context *cx)
 {
     struct view *view = cx->view;
+    if (view)
+        tell_stop(cx, view);
+    station_close(cx->station);
     cx->view = NULL;
     context_forget(cx);
     view_free(view);

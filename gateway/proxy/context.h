@@ -4,6 +4,7 @@
 #define POSTERN_PROXY_CONTEXT_H
 
 #include "conf/snapshot.h"
+#include "plugin/station.h"
 #include "proxy/access.h"
 #include "proxy/metrics.h"
 #include "up/balance.h"
@@ -22,6 +23,7 @@ struct view {
     struct snapshot *snapshot;
     uint64_t exchanges;
     bool retired; /* no longer in force: goes with its last exchange */
+    bool started; /* plugins know that it takes effect */
     struct access_policy policy;
     struct route_cells *cells; /* by route; the last one for requests without a route */
     struct series **bytes_in, **bytes_out; /* by listener */
@@ -52,6 +54,7 @@ struct context {
     struct fleet **fleets; /* by cluster slot */
     unsigned fleet_slots;
     struct metrics *metrics;
+    struct postern_worker *station; /* this worker, to plugins */
     struct log_ring *ring; /* NULL: no access log */
     uint32_t log_counter;
     struct slab exchanges;

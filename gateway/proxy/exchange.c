@@ -3,13 +3,15 @@
 #include <assert.h>
 
 #include "proxy/forward.h"
+#include "proxy/plugins.h"
 #include "proxy/reply.h"
 #include "proxy/shed.h"
 
 #define TO(s) (1u << (s))
 /* The whole life of an exchange. A move that is not in this table is a bug. */
 static const uint16_t allowed[EX_STATES] = {
-    [EX_NEW] = TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_NEW] = TO(EX_PLUGINS) | TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_PLUGINS] = TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_CONNECT] = TO(EX_CONNECT) | TO(EX_SEND) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_SEND] = TO(EX_CONNECT) | TO(EX_RELAY) | TO(EX_TUNNEL) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_RELAY] = TO(EX_FLUSH) | TO(EX_DONE),
@@ -44,9 +46,13 @@ static void on_bury(struct grave *grave)
 
 void exchange_finish(struct exchange *ex)
 {
+    if (ex->plugged)
+        plugins_cancel(ex);
     exchange_to(ex, EX_DONE);
     exchange_drop_up(ex);
     shed_leave(ex);
+    if (ex->plugged)
+        plugins_log(ex);
     record_exchange(ex);
     flow_drop(&ex->request);
     deadline_end(&ex->cx->loop->wheel, &ex->total);
@@ -71,8 +77,11 @@ void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
 {
     switch (ex->state) {
     case EX_NEW:
+    case EX_PLUGINS:
     case EX_CONNECT:
     case EX_SEND:
+        if (ex->plugged)
+            plugins_cancel(ex);
         ex->reason = fault->reason;
         ex->fault = *fault;
         exchange_drop_up(ex);
@@ -158,6 +167,18 @@ void exchange_route(struct exchange *ex)
     }
     router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path,
                 ex->head->method_text, ex->head, &ex->match);
+    const struct phases *phases =
+        conf_phases(exchange_conf(ex), exchange_listener(ex), ex->match.route);
+    if (exchange_conf(ex)->phases && !ex->match.route && plugins_preflight(ex))
+        return;
+    if (phases)
+        plugins_request(ex, phases);
+    else
+        exchange_go(ex);
+}
+
+void exchange_go(struct exchange *ex)
+{
     const struct conf_route *route = ex->match.route;
     if (!route) {
         refuse(ex, ex->match.wrong_method ? R_ROUTE_METHOD : R_ROUTE_NONE);
@@ -195,8 +216,8 @@ static void on_head(struct leg *leg, struct head *head)
 static void on_body(struct leg *leg, struct slice slice)
 {
     struct exchange *ex = leg->owner;
-    bool wanted = ex->state == EX_CONNECT || ex->state == EX_SEND || ex->state == EX_RELAY ||
-                  ex->state == EX_TUNNEL;
+    bool wanted = ex->state == EX_PLUGINS || ex->state == EX_CONNECT || ex->state == EX_SEND ||
+                  ex->state == EX_RELAY || ex->state == EX_TUNNEL;
     if (!wanted || (ex->state != EX_TUNNEL && is_too_large(ex, ex->request.bytes + slice.n))) {
         slice_drop(&slice);
         return;

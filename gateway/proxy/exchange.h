@@ -1,9 +1,9 @@
 /* An exchange: one request and its answer. The state machine at the heart of the gateway.
  *
- *   NEW ──▶ CONNECT ──▶ SEND ──▶ RELAY ──▶ FLUSH ──▶ DONE
- *    │         │  ▲       │ │       └───────────────▶ │      cut off
- *    │         │  └─retry─┘ └──▶ TUNNEL ────────────▶ │
- *    └─────────┴──────────┴───▶ REPLY ──────────────▶ ┘      an answer of our own
+ *   NEW ──▶ PLUGINS ──▶ CONNECT ──▶ SEND ──▶ RELAY ──▶ FLUSH ──▶ DONE
+ *    │ └───────│──────────▲ │  ▲       │ │       └───────────────▶ │      cut off
+ *    │         │            │  └─retry─┘ └──▶ TUNNEL ────────────▶ │
+ *    └─────────┴────────────┴──────────┴───▶ REPLY ──────────────▶ ┘      an answer of our own
  *
  * It owns its arena, and its upstream connection while it has one; its down leg belongs to
  * the client's connection. Made by exchange_begin, ends itself. One worker's thread. */
@@ -24,6 +24,7 @@ struct peer {
 
 enum ex_state {
     EX_NEW,     /* its head has not arrived, or is being looked at */
+    EX_PLUGINS, /* plugins decide what becomes of it; one of them may be waited for */
     EX_CONNECT, /* a connection to a server is awaited */
     EX_SEND,    /* the request is on its way, the answer's head is awaited */
     EX_RELAY,   /* the answer's head went to the client, its body flows */
@@ -35,6 +36,8 @@ enum ex_state {
 };
 
 #define ID_LEN 32 /* request ids, trace ids: hexadecimal */
+
+struct postern_request;
 
 struct exchange {
     struct context *cx;
@@ -57,6 +60,7 @@ struct exchange {
     bool host_is_new, trace_is_new; /* written by us rather than passed on */
     bool trusted;                   /* the peer is a trusted proxy */
     struct route_match match;
+    struct postern_request *plugged; /* NULL: no plugin has to do with it */
 
     const struct conf_upstream *upstream; /* NULL: none chosen */
     struct cluster *cluster;
@@ -76,6 +80,7 @@ struct exchange {
 
     /* what the log and the metrics will say */
     struct str req_id, trace_id, log_target_path, log_query, log_method;
+    struct str credential; /* who asks, as a plugin found out; .p NULL: nobody said */
     enum reason reason;
     struct leg_fault fault; /* that `reason` came with */
     uint16_t status, upstream_status;
@@ -93,8 +98,10 @@ bool exchange_begin(struct context *cx, struct view *view, struct leg *leg,
 /* The only place where the state changes. A move that is not in the table is a bug. */
 void exchange_to(struct exchange *ex, enum ex_state state);
 
-/* The head has come: find the route, and go there. */
+/* The head has come: find the route, ask its plugins, and go there. */
 void exchange_route(struct exchange *ex);
+/* Nothing is in the way any more: to the upstream, or an answer of our own. */
+void exchange_go(struct exchange *ex);
 /* Chooses a server and asks for a connection (exchange_up.c). */
 void exchange_choose(struct exchange *ex);
 /* Lets go of the upstream side in whatever state it is. */

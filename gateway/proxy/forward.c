@@ -5,6 +5,7 @@
 #include "http/path.h"
 #include "net/proxy_protocol.h"
 #include "proxy/forwarded.h"
+#include "proxy/plugins.h"
 #include "proxy/sticky.h"
 
 #define ID_MAX 128 /* of a request id that a trusted proxy brings */
@@ -521,6 +522,8 @@ enum reason forward_response(struct exchange *ex, struct head *head)
     if (final && !forward_edit(ex, &ex->match.route->response_headers, head))
         return R_NO_MEMORY;
     if ((final || head->status == 101) && !sticky_tell(ex, head))
+        return R_NO_MEMORY;
+    if ((final || head->status == 101) && ex->plugged && !plugins_response(ex, head))
         return R_NO_MEMORY;
     return R_NONE;
 }

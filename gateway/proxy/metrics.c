@@ -579,7 +579,7 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
                                                                        : STR("OTHER"));
         break;
     case 'r':
-        if (value < REASON_COUNT)
+        if (value < REASON_MAX && reason_texts[value].name)
             write_label_value(out, str_of(reason_texts[value].name));
         break;
     case 'd':

@@ -74,6 +74,7 @@ static void log_line(struct exchange *ex, uint64_t duration, uint64_t own)
         .connect = ex->attempts ? ex->waited : UINT64_MAX,
         .ttfb = ex->head_at ? ex->head_at - ex->sent_at : UINT64_MAX,
         .attempts = ex->attempts,
+        .credential = ex->credential,
         .generation = ex->view->snapshot->generation,
     };
     if (!access_wants(&ex->view->policy, &ex->cx->log_counter, &record))

@@ -6,6 +6,7 @@
 #include "http/h1_write.h"
 #include "http/path.h"
 #include "proxy/forward.h"
+#include "proxy/plugins.h"
 
 #define TEXT_MAX 1024 /* of a detail, before it is escaped */
 
@@ -112,6 +113,29 @@ static void detail_upstream(const struct exchange *ex, const struct leg_fault *f
     snprintf(out + n, (size_t)(TEXT_MAX - n), ".");
 }
 
+static void detail_plugin(const struct exchange *ex, const struct leg_fault *fault,
+                          char out[TEXT_MAX])
+{
+    const struct postern_request *r = ex->plugged;
+    if (r && r->answered)
+        snprintf(out, TEXT_MAX, "%.*s", r->detail.n > 900 ? 900 : (int)r->detail.n,
+                 r->detail.n ? r->detail.p : "");
+    else
+        snprintf(out, TEXT_MAX, "%s: \"%.*s\".", reason_texts[fault->reason].title,
+                 (int)fault->field.n, fault->field.p);
+}
+
+/* Whether a plugin said this. */
+static bool is_of_plugin(const struct exchange *ex, const struct leg_fault *fault)
+{
+    return ex->plugged && ex->plugged->answered && ex->plugged->reason == fault->reason;
+}
+
+static unsigned status_of(const struct exchange *ex, const struct leg_fault *fault)
+{
+    return is_of_plugin(ex, fault) ? ex->plugged->status : reason_texts[fault->reason].status;
+}
+
 static void put_detail(const struct exchange *ex, const struct leg_fault *fault,
                        char out[TEXT_MAX])
 {
@@ -120,6 +144,9 @@ static void put_detail(const struct exchange *ex, const struct leg_fault *fault,
         detail_route(ex, out);
     else if (fault->reason == R_UPSTREAM_NONE && ex->cluster)
         detail_none(ex, out);
+    else if (is_of_plugin(ex, fault) || fault->reason == R_PLUGIN_FAILED ||
+             fault->reason == R_PLUGIN_TIMEOUT)
+        detail_plugin(ex, fault, out);
     else if (strncmp(name, "upstream.", 9) == 0)
         detail_upstream(ex, fault, out);
     else
@@ -268,6 +295,8 @@ static bool has_body(const struct exchange *ex, unsigned status)
 static void send_answer(struct exchange *ex, struct head *head, struct str body)
 {
     struct leg *down = ex->down;
+    if (ex->plugged)
+        plugins_response(ex, head); /* no memory: the answer goes without what was wanted */
     bool bodiless = head->status == 204 || head->status == 304;
     head->has_length = !bodiless;
     head->length = body.n;
@@ -342,7 +371,7 @@ void reply_error(struct exchange *ex, const struct leg_fault *fault)
     static const struct str types[] = {STR("application/problem+json"),
                                        STR("text/html; charset=utf-8"),
                                        STR("text/plain; charset=utf-8")};
-    unsigned status = reason_texts[fault->reason].status;
+    unsigned status = status_of(ex, fault);
     if (!ex->req_id.p) /* it failed before it had one */
         forward_name(ex);
     if (is_grpc(ex)) {
@@ -356,11 +385,21 @@ void reply_error(struct exchange *ex, const struct leg_fault *fault)
     new_head(ex, &head, fields, 8, status);
     head.keep_alive = !closes_behind(fault->reason);
     head_add_id(&head, &ex->arena, F_CONTENT_TYPE, types[shape]);
-    if (status == 503)
+    if (status == 503 && !is_of_plugin(ex, fault))
         head_add(&head, &ex->arena, STR("Retry-After"), STR("1"));
     if (status == 405)
         head_add(&head, &ex->arena, STR("Allow"), str_of(ex->match.allow));
     send_answer(ex, &head, body.p ? body : STR(""));
+}
+
+void reply_plain(struct exchange *ex, unsigned status, struct str type, struct str body)
+{
+    struct field fields[16];
+    struct head head;
+    new_head(ex, &head, fields, 16, status);
+    if (type.n)
+        head_add_id(&head, &ex->arena, F_CONTENT_TYPE, type);
+    send_answer(ex, &head, body);
 }
 
 /* The route's own edits, then out. */

@@ -9,5 +9,7 @@
 void reply_error(struct exchange *ex, const struct leg_fault *fault);
 void reply_respond(struct exchange *ex);
 void reply_redirect(struct exchange *ex);
+/* A plugin's answer, as it made it. `body` lives as long as the exchange. */
+void reply_plain(struct exchange *ex, unsigned status, struct str type, struct str body);
 
 #endif

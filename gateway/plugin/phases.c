@@ -1,0 +1,68 @@
+#include "plugin/phases.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static bool has(const struct postern_plugin *def, enum phase phase)
+{
+    switch (phase) {
+    case PHASE_REQUEST:
+        return def->on_request != NULL;
+    case PHASE_PREFLIGHT:
+        return def->on_preflight != NULL;
+    case PHASE_RESPONSE:
+        return def->on_response != NULL;
+    case PHASE_LOG:
+        return def->on_log != NULL;
+    case PHASE_REQUEST_BODY:
+        return def->on_request_body != NULL;
+    case PHASE_RESPONSE_BODY:
+        return def->on_response_body != NULL;
+    case PHASES:
+        break;
+    }
+    return false;
+}
+
+/* Where two want the same place their names decide, so that it never depends on a file. */
+static int compare(const void *a, const void *b)
+{
+    const struct postern_plugin *x = &(*(const struct instance *const *)a)->plugin->def;
+    const struct postern_plugin *y = &(*(const struct instance *const *)b)->plugin->def;
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+struct phases *phases_new(const struct instance *const *instances, unsigned count)
+{
+    assert(count <= PHASES_INSTANCES);
+    size_t size = sizeof(struct phases) + count * sizeof(struct instance *) +
+                  (size_t)PHASES * count * sizeof(struct hook);
+    struct phases *phases = mem_zalloc(size);
+    if (!phases)
+        return NULL;
+    phases->instances = (const struct instance **)(phases + 1);
+    phases->count = count;
+    if (count)
+        memcpy(phases->instances, instances, count * sizeof(*instances));
+    qsort(phases->instances, count, sizeof(*phases->instances), compare);
+    struct hook *next = (struct hook *)(phases->instances + count);
+    for (unsigned p = 0; p < PHASES; p++) {
+        phases->of[p].hooks = next;
+        for (unsigned i = 0; i < count; i++) {
+            bool back = p == PHASE_RESPONSE || p == PHASE_RESPONSE_BODY;
+            unsigned at = back ? count - 1 - i : i;
+            const struct instance *instance = phases->instances[at];
+            if (has(&instance->plugin->def, p))
+                *next++ = (struct hook){instance, at};
+        }
+        phases->of[p].count = (unsigned)(next - phases->of[p].hooks);
+    }
+    return phases;
+}
+
+void phases_free(struct phases *phases)
+{
+    mem_free(phases);
+}

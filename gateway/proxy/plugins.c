@@ -1,0 +1,217 @@
+#include "proxy/plugins.h"
+
+#include <assert.h>
+
+#include "proxy/reply.h"
+
+void plugins_init(void)
+{
+    host_fill();
+    station_fill(&host_api);
+    plugin_request_fill(&host_api);
+}
+
+/* ---- a request ---- */
+
+static struct postern_request *begin(struct exchange *ex, const struct phases *phases)
+{
+    struct postern_request *r = arena_alloc(&ex->arena, sizeof(*r));
+    if (!r)
+        return NULL;
+    memset(r, 0, sizeof(*r));
+    r->ex = ex;
+    r->phases = phases;
+    r->route = ex->match.route;
+    r->last_kept = &r->kept;
+    ex->plugged = r;
+    return r;
+}
+
+static void refuse(struct postern_request *r, enum reason reason)
+{
+    const struct instance *instance = r->phases->instances[r->at];
+    exchange_fail(r->ex, &(struct leg_fault){.reason = reason,
+                                             .field = str_of(instance->plugin->def.name)});
+}
+
+static void reply(struct postern_request *r)
+{
+    struct exchange *ex = r->ex;
+    struct leg_fault fault = {.reason = r->reason, .limit = r->limit, .actual = r->actual};
+    if (r->reason && !r->body.p) {
+        exchange_fail(ex, &fault);
+        return;
+    }
+    ex->reason = r->reason;
+    ex->fault = fault;
+    exchange_to(ex, EX_REPLY);
+    reply_plain(ex, r->status, r->type, r->body);
+}
+
+/* True: on to the next hook. */
+static bool heed(struct postern_request *r, enum postern_verdict verdict)
+{
+    const struct instance *instance = r->phases->instances[r->at];
+    if (verdict == POSTERN_GO_ON && !r->answered)
+        return true;
+    if (r->answered) {
+        reply(r);
+        return false;
+    }
+    if (instance->fail_open)
+        return true;
+    refuse(r, R_PLUGIN_FAILED);
+    return false;
+}
+
+static void run(struct postern_request *r)
+{
+    for (; r->next < r->phases->of[PHASE_REQUEST].count; r->next++) {
+        const struct hook *hook = &r->phases->of[PHASE_REQUEST].hooks[r->next];
+        r->at = hook->at;
+        r->reached |= 1ull << hook->at;
+        if (!heed(r, hook->instance->plugin->def.on_request(hook->instance->self, r)))
+            return;
+    }
+    exchange_go(r->ex);
+}
+
+void plugins_request(struct exchange *ex, const struct phases *phases)
+{
+    struct postern_request *r = begin(ex, phases);
+    if (!r) {
+        exchange_fail(ex, &(struct leg_fault){.reason = R_NO_MEMORY});
+        return;
+    }
+    exchange_to(ex, EX_PLUGINS);
+    r->phase = PHASE_REQUEST;
+    run(r);
+}
+
+/* The method that a preflight asks about (Fetch, CORS preflight); .p NULL: it is none. */
+static struct str preflight_method(const struct exchange *ex)
+{
+    if (ex->head->method != M_OPTIONS || !head_find_name(ex->head, STR("origin")))
+        return (struct str){NULL, 0};
+    const struct field *method = head_find_name(ex->head, STR("access-control-request-method"));
+    return method ? method->value : (struct str){NULL, 0};
+}
+
+bool plugins_preflight(struct exchange *ex)
+{
+    struct str method = preflight_method(ex);
+    struct route_match match = {0};
+    if (!method.p)
+        return false;
+    router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path, method,
+                ex->head, &match);
+    const struct phases *phases =
+        conf_phases(exchange_conf(ex), exchange_listener(ex), match.route);
+    struct postern_request *r =
+        phases && phases->of[PHASE_PREFLIGHT].count ? begin(ex, phases) : NULL;
+    if (!r)
+        return false;
+    exchange_to(ex, EX_PLUGINS);
+    r->route = match.route;
+    r->phase = PHASE_PREFLIGHT;
+    for (unsigned i = 0; i < phases->of[PHASE_PREFLIGHT].count && !r->answered; i++) {
+        const struct hook *hook = &phases->of[PHASE_PREFLIGHT].hooks[i];
+        r->at = hook->at;
+        r->reached |= 1ull << hook->at;
+        hook->instance->plugin->def.on_preflight(hook->instance->self, r);
+    }
+    if (r->answered) {
+        ex->match = match; /* what the log and the metrics say */
+        reply(r);
+    } else {
+        exchange_go(ex);
+    }
+    return true;
+}
+
+void plugins_cancel(struct exchange *ex)
+{
+    (void)ex;
+}
+
+/* ---- the answer ---- */
+
+/* Whether the instance knows of this request: its request hook was called, or it has none. */
+static bool knows(const struct postern_request *r, const struct hook *hook)
+{
+    return r->reached >> hook->at & 1 || !hook->instance->plugin->def.on_request;
+}
+
+bool plugins_response(struct exchange *ex, struct head *head)
+{
+    struct postern_request *r = ex->plugged;
+    if (r->responded)
+        return true;
+    r->responded = true;
+    for (const struct kept_header *kept = r->kept; kept; kept = kept->next) {
+        int rc = kept->set ? head_set(head, &ex->arena, kept->name, kept->value)
+                           : head_add(head, &ex->arena, kept->name, kept->value);
+        if (rc < 0)
+            return false;
+    }
+    r->head = head;
+    r->phase = PHASE_RESPONSE;
+    for (unsigned i = 0; i < r->phases->of[PHASE_RESPONSE].count; i++) {
+        const struct hook *hook = &r->phases->of[PHASE_RESPONSE].hooks[i];
+        if (!knows(r, hook))
+            continue;
+        r->at = hook->at;
+        hook->instance->plugin->def.on_response(hook->instance->self, r);
+    }
+    r->head = NULL;
+    return true;
+}
+
+void plugins_log(struct exchange *ex)
+{
+    struct postern_request *r = ex->plugged;
+    r->phase = PHASE_LOG;
+    for (unsigned i = 0; i < r->phases->of[PHASE_LOG].count; i++) {
+        const struct hook *hook = &r->phases->of[PHASE_LOG].hooks[i];
+        if (!knows(r, hook))
+            continue;
+        r->at = hook->at;
+        hook->instance->plugin->def.on_log(hook->instance->self, r);
+    }
+}
+
+/* ---- configurations ---- */
+
+static void each(struct postern_worker *worker, const struct conf_plugins *plugins, bool start)
+{
+    for (size_t i = 0; i < plugins->count; i++) {
+        const struct instance *instance = plugins->list[i].instance;
+        if (!instance)
+            continue;
+        const struct postern_plugin *def = &instance->plugin->def;
+        void (*hook)(void *, struct postern_worker *) = start ? def->start : def->stop;
+        if (hook)
+            hook(instance->self, worker);
+    }
+}
+
+static void all(struct postern_worker *worker, const struct conf *conf, bool start)
+{
+    if (!conf->phases)
+        return;
+    each(worker, &conf->plugins, start);
+    for (size_t i = 0; i < conf->listener_count; i++)
+        each(worker, &conf->listeners[i].plugins, start);
+    for (size_t i = 0; i < conf->route_count; i++)
+        each(worker, &conf->routes[i].plugins, start);
+}
+
+void plugins_start(struct postern_worker *worker, const struct conf *conf)
+{
+    all(worker, conf, true);
+}
+
+void plugins_stop(struct postern_worker *worker, const struct conf *conf)
+{
+    all(worker, conf, false);
+}

@@ -1,0 +1,66 @@
+/* Plugins at work on a request: their hooks in order, what they say, and waiting for them.
+ *
+ * A request that plugins have to do with has a struct postern_request in its arena, until its
+ * log hooks have run. One worker's thread. */
+#ifndef POSTERN_PROXY_PLUGINS_H
+#define POSTERN_PROXY_PLUGINS_H
+
+#include "plugin/phases.h"
+#include "plugin/station.h"
+#include "proxy/exchange.h"
+
+/* A header that a plugin wants in the answer, whichever comes. */
+struct kept_header {
+    struct kept_header *next;
+    struct str name, value;
+    bool set; /* replaces what is there */
+};
+
+struct fact {
+    struct fact *next;
+    struct str name, value;
+};
+
+struct postern_request {
+    struct exchange *ex;
+    const struct phases *phases;
+    const struct conf_route *route; /* that of a preflight is not the exchange's */
+    enum phase phase;
+    unsigned at;       /* of the instance whose hook runs or is waited for */
+    unsigned next;     /* hook of the request phase */
+    uint64_t reached;  /* a bit for each instance whose request hook was called */
+    struct head *head; /* the answer's, within response hooks; NULL otherwise */
+    void **slots;
+    struct kept_header *kept, **last_kept;
+    struct fact *facts;
+    bool responded; /* the response hooks have run */
+    /* The answer of a plugin. */
+    bool answered;
+    uint16_t status;
+    enum reason reason; /* R_NONE: no refusal */
+    uint64_t limit, actual;
+    struct str detail, type, body; /* body .p NULL: a problem where there is a reason */
+};
+
+/* Fills host_api: once, on the main thread, before a configuration is loaded. */
+void plugins_init(void);
+
+/* Runs the request hooks. Goes on with exchange_go, or ends in an answer, at once or later. */
+void plugins_request(struct exchange *ex, const struct phases *phases);
+/* A request that no route takes: where it is a preflight and a plugin wants such, it gets its
+ * answer here. False: it is an ordinary one. */
+bool plugins_preflight(struct exchange *ex);
+/* The exchange is answered or ends: who is waited for hears of it. */
+void plugins_cancel(struct exchange *ex);
+/* The answer's head is complete. False: no memory. */
+bool plugins_response(struct exchange *ex, struct head *head);
+void plugins_log(struct exchange *ex);
+
+/* A configuration takes effect on this worker, or is over there. */
+void plugins_start(struct postern_worker *worker, const struct conf *conf);
+void plugins_stop(struct postern_worker *worker, const struct conf *conf);
+
+/* plugin_request.c: the part of the API that is about requests. */
+void plugin_request_fill(struct postern_api *api);
+
+#endif
