@@ -71,7 +71,7 @@ static int parse(const struct postern_option *option, struct str text,
         number = small;
         break;
     case POSTERN_SHARE:
-        err = value_parse_share(text, &small);
+        err = value_parse_share(text, 100, &small);
         ret->number = small;
         return err;
     case POSTERN_RATE:

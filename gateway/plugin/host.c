@@ -207,9 +207,13 @@ static bool open_object(struct plugin *plugin, const char *path, char err[HOST_E
 {
     plugin->path = strdup(path);
     void *object = plugin->path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!object)
-        return fail(err, "cannot load %s: %s", path,
-                    plugin->path ? dlerror() : "out of memory");
+    if (!object) {
+        const char *why = plugin->path ? dlerror() : "out of memory";
+        size_t n = strlen(path);
+        if (strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0)
+            why += n + 2; /* the path once is enough */
+        return fail(err, "cannot load %s: %s", path, why);
+    }
     const struct postern_plugin *own = dlsym(object, "postern_plugin");
     bool ok = own ? copy_def(plugin, own, err) && check(plugin, err) && add_reasons(plugin, err)
                   : fail(err, "%s has no symbol postern_plugin, so it is no plugin", path);

@@ -18,7 +18,8 @@ static void an_unknown_option_hides_no_other_fault(void **state)
         "t:3: unknown option \"plain\" in listener\n"
         "t:3: limits.headers is 0, expected 1 to 1000\n"
         "t:4: unknown option \"tls\" in listener\n"
-        "t:5: unknown option \"plugins\" in the top level\n"
+        "t:5: plugins.load: cannot load /x.so: cannot open shared object file: No such file "
+        "or directory\n"
         "t:6: unknown option \"quux\" in the top level\n"
         "t:7: unknown option \"quux\" in the top level\n"
         "t:8: drain_timeout is 25h, expected a time (250ms, 5s, 2m) from 0s to 24h\n");
