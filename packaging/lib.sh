@@ -4,7 +4,7 @@
 
 # To build postern: a compiler and libraries.
 PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkgconf
-    libevent-dev libc-ares-dev libconfuse-dev libjansson-dev libpcre2-dev)
+    libevent-dev libc-ares-dev libconfuse-dev libjansson-dev libpcre2-dev libssl-dev)
 
 # To send requests through it.
 PACKAGES_ASK=(curl ca-certificates)

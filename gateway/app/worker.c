@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "net/preface.h"
+#include "app/worker_parts.h"
 
 #define ACCEPTS_MAX     64 /* in one wake-up */
 #define ACCEPT_RETRY_MS 100
@@ -17,16 +17,6 @@ struct downstream {
     struct acceptor *acceptor;
     struct peer peer;
     struct addr *destination; /* what peer's points to */
-};
-
-/* A connection whose PROXY header has not come yet. */
-struct arrival {
-    struct preface preface;
-    struct worker *worker;
-    struct acceptor *acceptor;
-    struct addr addr;
-    struct arrival *next, **prev;
-    struct grave grave;
 };
 
 static struct downstream *downstream_of(struct h1_server *server)
@@ -117,14 +107,14 @@ static const struct h1_server_ops server_ops = {
     .bury = on_bury,
 };
 
-static void count_connection(struct acceptor *acceptor)
+void worker_count_connection(struct acceptor *acceptor)
 {
     acceptor->worker->connection_count++;
     acceptor->connections++;
     series_add(acceptor->gauge, 1);
 }
 
-static void uncount_connection(struct acceptor *acceptor)
+void worker_uncount_connection(struct acceptor *acceptor)
 {
     struct worker *worker = acceptor->worker;
     worker->connection_count--;
@@ -144,22 +134,24 @@ static void set_peer(struct downstream *down, const struct addr *addr)
     memcpy(down->peer.ip, text, down->peer.ip_len);
 }
 
-/* A connection that HTTP is spoken on from here. Takes over the descriptor. NULL: no memory,
- * it is closed. */
-static struct downstream *open_connection(struct acceptor *acceptor, int fd,
+/* A connection that HTTP is spoken on from here. Takes over the descriptor and its TLS. NULL:
+ * no memory, it is closed. */
+static struct downstream *open_connection(struct acceptor *acceptor, int fd, struct tls *tls,
                                           const struct addr *addr)
 {
     struct worker *worker = acceptor->worker;
     struct downstream *down = slab_take(&worker->downstreams);
     if (!down) {
+        tls_free(tls);
         close(fd);
         return NULL;
     }
     down->acceptor = acceptor;
     down->peer.destination = down->destination = NULL;
     down->peer.stream = &down->server.stream;
+    down->peer.tls = tls;
     set_peer(down, addr);
-    if (h1_server_open(&down->server, &worker->loop, fd, &server_ops, worker) < 0) {
+    if (h1_server_open(&down->server, &worker->loop, fd, tls, &server_ops, worker) < 0) {
         slab_give(&worker->downstreams, down);
         return NULL;
     }
@@ -172,115 +164,34 @@ static struct downstream *open_connection(struct acceptor *acceptor, int fd,
     return down;
 }
 
-/* ---- PROXY headers ---- */
-
-static void on_bury_arrival(struct grave *grave)
+void worker_serve(struct acceptor *acceptor, int fd, struct tls *tls, const struct addr *addr,
+                  struct addr *destination)
 {
-    struct arrival *arrival =
-        (struct arrival *)((char *)grave - offsetof(struct arrival, grave));
-    slab_give(&arrival->worker->arrivals, arrival);
-}
-
-/* It waits no longer; its memory goes at the end of the turn. */
-static void arrival_end(struct arrival *arrival)
-{
-    *arrival->prev = arrival->next;
-    if (arrival->next)
-        arrival->next->prev = arrival->prev;
-    loop_bury(&arrival->worker->loop, &arrival->grave, on_bury_arrival);
-}
-
-static void arrival_refuse(struct arrival *arrival, int err)
-{
-    struct acceptor *acceptor = arrival->acceptor;
-    const struct view *view = acceptor->view ? acceptor->view : arrival->worker->cx.view;
-    char from[ADDR_TEXT], why[64];
-    addr_put(from, &arrival->addr);
-    if (err == -EPROTO)
-        snprintf(why, sizeof(why), "malformed at byte %zu", arrival->preface.offset);
-    else
-        snprintf(why, sizeof(why), "%s",
-                 err == -ETIMEDOUT    ? "not there in time"
-                 : err == -ECONNRESET ? "missing, it was closed before"
-                                      : strerror(-err));
-    log_info("closed a connection from %s to listener \"%s\": its PROXY header is %s", from,
-             view->snapshot->conf->listeners[acceptor->listener].name, why);
-    close(arrival->preface.fd);
-    arrival_end(arrival);
-    uncount_connection(acceptor);
-}
-
-static void on_preface(struct preface *preface, int err)
-{
-    struct arrival *arrival =
-        (struct arrival *)((char *)preface - offsetof(struct arrival, preface));
-    struct acceptor *acceptor = arrival->acceptor;
-    const struct proxy_header *header = &preface->header;
-    struct addr *destination = NULL;
-    if (err == 0 && !header->is_local) {
-        destination = slab_take(&acceptor->worker->destinations);
-        err = destination ? 0 : -ENOMEM;
-    }
-    if (err < 0) {
-        arrival_refuse(arrival, err);
-        return;
-    }
-    arrival_end(arrival);
-    struct downstream *down = open_connection(
-        acceptor, preface->fd, header->is_local ? &arrival->addr : &header->source);
+    struct downstream *down = open_connection(acceptor, fd, tls, addr);
     if (!down) {
         slab_give(&acceptor->worker->destinations, destination);
-        uncount_connection(acceptor);
+        worker_uncount_connection(acceptor);
         return;
     }
-    if (destination)
-        *destination = header->destination;
     down->peer.destination = down->destination = destination;
     if (acceptor->fd < 0) /* its listener has gone meanwhile */
         h1_server_drain(&down->server);
 }
 
-static void add_arrival(struct acceptor *acceptor, int fd, const struct addr *addr)
+const char *worker_listener_name(const struct acceptor *acceptor)
 {
-    struct worker *worker = acceptor->worker;
-    struct arrival *arrival = slab_take(&worker->arrivals);
-    if (!arrival || preface_open(&arrival->preface, &worker->loop, fd,
-                                 acceptor->config.timeouts.header, on_preface) < 0) {
-        slab_give(&worker->arrivals, arrival);
-        close(fd);
-        return;
-    }
-    arrival->worker = worker;
-    arrival->acceptor = acceptor;
-    arrival->addr = *addr;
-    arrival->next = worker->arriving;
-    if (arrival->next)
-        arrival->next->prev = &arrival->next;
-    arrival->prev = &worker->arriving;
-    worker->arriving = arrival;
-    count_connection(acceptor);
-}
-
-static void drop_arrivals(struct worker *worker)
-{
-    while (worker->arriving) {
-        struct arrival *arrival = worker->arriving;
-        struct acceptor *acceptor = arrival->acceptor;
-        preface_stop(&arrival->preface);
-        close(arrival->preface.fd);
-        arrival_end(arrival);
-        uncount_connection(acceptor);
-    }
+    const struct view *view = acceptor->view ? acceptor->view : acceptor->worker->cx.view;
+    return view->snapshot->conf->listeners[acceptor->listener].name;
 }
 
 static void add_connection(struct acceptor *acceptor, int fd, const struct addr *addr)
 {
     if (addr->sa.sa_family != AF_UNIX)
         sock_no_delay(fd);
-    if (acceptor->proxy_protocol)
-        add_arrival(acceptor, fd, addr);
-    else if (open_connection(acceptor, fd, addr))
-        count_connection(acceptor);
+    if (acceptor->proxy_protocol || acceptor->front)
+        arrival_begin(acceptor, fd, addr);
+    else if (open_connection(acceptor, fd, NULL, addr))
+        worker_count_connection(acceptor);
 }
 
 /* True: there may be more. */
@@ -492,7 +403,7 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
                 close_acceptor(a);
         }
         worker->draining = true;
-        drop_arrivals(worker);
+        arrival_drop_all(worker);
     }
     if (!timeout_ms)
         worker->drain_step = 1;
@@ -598,7 +509,8 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
     if (rc < 0)
         return rc;
     slab_init(&worker->downstreams, sizeof(struct downstream), 1024);
-    slab_init(&worker->arrivals, sizeof(struct arrival), 16);
+    slab_init(&worker->arrivals, arrival_size(), 16);
+    shakes_init(&worker->shakes, &worker->loop);
     slab_init(&worker->destinations, sizeof(struct addr), 1024);
     deadline_init(&worker->drain_due, on_drain_due);
     rc = context_init(&worker->cx, &worker->loop, index, count, metrics);
@@ -615,6 +527,7 @@ void worker_join(struct worker *worker)
     pthread_join(worker->thread, NULL);
     /* Only now: until it was joined, letters could still be posted. */
     loop_discard(&worker->loop, drop_letter);
+    shakes_done(&worker->shakes);
     loop_done(&worker->loop); /* buries pools and connections, whose memory the slabs own */
     slab_done(&worker->downstreams);
     slab_done(&worker->arrivals);

@@ -7,6 +7,7 @@
 #define POSTERN_APP_WORKER_H
 
 #include "http/h1_server.h"
+#include "net/shake.h"
 #include "proxy/exchange.h"
 
 struct worker;
@@ -39,6 +40,7 @@ struct acceptor {
     struct view *view;
     uint32_t connections, max_connections; /* 0: no limit */
     bool proxy_protocol;                   /* connections begin with a PROXY header */
+    struct tls_front *front;               /* and then with a TLS handshake; NULL: none */
     struct h1_server_config config;
     struct series *gauge;
     struct deadline retry_due;
@@ -54,7 +56,8 @@ struct worker {
     struct acceptor *acceptors;
     struct h1_server *connections;
     uint32_t connection_count;
-    struct arrival *arriving; /* whose PROXY header has not come yet */
+    struct arrival *arriving; /* whose PROXY header or TLS handshake is awaited */
+    struct shakes shakes;
     struct slab downstreams, arrivals, destinations;
     bool draining;
     struct deadline drain_due;

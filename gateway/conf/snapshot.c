@@ -63,8 +63,8 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
             return false;
         }
         for (size_t k = 0; k < n; k++)
-            list[count++] =
-                (struct cluster_server){addrs[k], server->weight, server->backup, (uint16_t)i};
+            list[count++] = (struct cluster_server){addrs[k], server->weight, server->backup,
+                                                    (uint16_t)i, NULL};
     }
     *ret_count = count;
     return true;

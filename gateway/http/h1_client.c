@@ -1,6 +1,7 @@
 #include "http/h1_client.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "http/h1_write.h"
 
@@ -50,6 +51,7 @@ static void gone(struct h1_client *client, enum reason reason, int err, size_t o
     struct leg_fault fault = {
         .reason = reason,
         .err = err,
+        .why = stream_why(&client->stream),
         .offset = offset,
         .untouched = client->stream.written_total == client->written_mark,
         .silent = client->stream.read_total == client->read_mark,
@@ -514,13 +516,18 @@ static const struct leg_ops leg_ops = {
 };
 
 int h1_client_open(struct h1_client *client, struct loop *loop, const struct addr *addr,
-                   const struct h1_client_timeouts *timeouts, const struct h1_client_ops *ops,
-                   void *owner)
+                   struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
+                   const struct h1_client_ops *ops, void *owner)
 {
     int fd;
     int rc = sock_connect(addr, &fd);
     if (rc < 0)
         return rc;
+    struct tls *tls = peer ? tls_connect(peer, loop, fd) : NULL;
+    if (peer && !tls) {
+        close(fd);
+        return -ENOMEM;
+    }
     *client = (struct h1_client){.ops = ops,
                                  .owner = owner,
                                  .timeouts = *timeouts,
@@ -528,7 +535,7 @@ int h1_client_open(struct h1_client *client, struct loop *loop, const struct add
                                  .opened_at = loop->now};
     deadline_init(&client->due, on_due);
     /* A socket that is connected already is writable at once and told like any other. */
-    rc = stream_open(&client->stream, loop, fd, true, &stream_ops);
+    rc = stream_open(&client->stream, loop, fd, true, tls, &stream_ops);
     if (rc == 0)
         loop_deadline(loop, &client->due, timeouts->connect);
     return rc;

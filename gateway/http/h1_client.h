@@ -13,6 +13,7 @@
 #include "http/h1_parse.h"
 #include "http/leg.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
 struct h1_client_timeouts {
     uint32_t connect, response, idle; /* ms, 0: none */
@@ -69,11 +70,12 @@ struct h1_client {
     struct grave grave;
 };
 
-/* Starts to connect. 0, or -errno when it failed at once (client not started). The result of
- * a connect that succeeds at once (unix sockets) is told from a task, like all others. */
+/* Starts to connect, over TLS with a `peer` (NULL: without). 0, or -errno when it failed at
+ * once (client not started). The result of a connect that succeeds at once (unix sockets) is
+ * told from a task, like all others. */
 int h1_client_open(struct h1_client *client, struct loop *loop, const struct addr *addr,
-                   const struct h1_client_timeouts *timeouts, const struct h1_client_ops *ops,
-                   void *owner);
+                   struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
+                   const struct h1_client_ops *ops, void *owner);
 /* Lends an IDLE connection: the caller has set leg.events, owner and arena. */
 void h1_client_lend(struct h1_client *client);
 /* Whether the peer has closed or said something since: asks the socket. For requests that

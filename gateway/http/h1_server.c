@@ -522,14 +522,14 @@ static void on_write_due(struct deadline *deadline)
         h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
 }
 
-int h1_server_open(struct h1_server *server, struct loop *loop, int fd,
+int h1_server_open(struct h1_server *server, struct loop *loop, int fd, struct tls *tls,
                    const struct h1_server_ops *ops, void *owner)
 {
     *server = (struct h1_server){.ops = ops, .owner = owner, .leg.ops = &h1_server_leg_ops};
     server->turn.run = h1_server_on_turn;
     deadline_init(&server->read_due, on_read_due);
     deadline_init(&server->write_due, on_write_due);
-    int rc = stream_open(&server->stream, loop, fd, false, &stream_ops);
+    int rc = stream_open(&server->stream, loop, fd, false, tls, &stream_ops);
     if (rc < 0)
         return rc;
     loop_deadline(loop, &server->read_due, ops->config(server)->timeouts.idle);

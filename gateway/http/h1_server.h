@@ -82,8 +82,9 @@ struct h1_server {
     struct grave grave;
 };
 
-/* Takes over an accepted socket. 0 or -ENOMEM (socket closed, server not started). */
-int h1_server_open(struct h1_server *server, struct loop *loop, int fd,
+/* Takes over an accepted socket, and with it the TLS whose handshake is done (NULL: none).
+ * 0 or -ENOMEM (socket closed, tls freed, server not started). */
+int h1_server_open(struct h1_server *server, struct loop *loop, int fd, struct tls *tls,
                    const struct h1_server_ops *ops, void *owner);
 /* No further request: closes now when idle, else behind the answer under way. */
 void h1_server_drain(struct h1_server *server);

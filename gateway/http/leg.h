@@ -29,6 +29,7 @@ struct leg_fault {
     struct str field;       /* the field at fault; .p NULL: none */
     uint64_t limit, actual; /* where a limit was met; both 0: none */
     int err;                /* errno, where there is one */
+    const char *why;        /* in words that live for ever, where TLS failed; NULL: none */
     bool untouched;         /* up: not one byte of the request reached the socket */
     bool silent;            /* up: not one byte of the response came */
 };

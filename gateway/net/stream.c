@@ -1,74 +1,16 @@
 #include "net/stream.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <linux/sockios.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define READ_ROUNDS 4    /* reads in one wake-up, so that one socket cannot starve others */
-#define READ_ROOM   2048 /* less room than this in a block is not worth a read */
-#define COPY_MAX    1024 /* pieces up to this size are copied rather than listed */
-#define WRITE_SEGS  64
+#include "net/io.h"
+#include "net/stream_parts.h"
 
-#ifndef NDEBUG
-/* POSTERN_FAULT=short-read: one byte a read; =eagain: every other call pretends that the
- * kernel is not ready. What loopback never shows. */
-enum fault { FAULT_UNKNOWN, FAULT_NONE, FAULT_SHORT, FAULT_EAGAIN };
-
-static enum fault fault_now(void)
-{
-    static _Thread_local enum fault kind;
-    static _Thread_local unsigned turn;
-    if (kind == FAULT_UNKNOWN) {
-        const char *text = getenv("POSTERN_FAULT");
-        kind = text && strcmp(text, "short-read") == 0 ? FAULT_SHORT
-               : text && strcmp(text, "eagain") == 0   ? FAULT_EAGAIN
-                                                       : FAULT_NONE;
-    }
-    return kind == FAULT_EAGAIN && turn++ % 2 ? FAULT_NONE : kind;
-}
-#endif
-
-static ssize_t io_recv(struct stream *s, char *p, size_t n)
-{
-#ifndef NDEBUG
-    enum fault kind = fault_now();
-    if (kind == FAULT_EAGAIN) {
-        errno = EAGAIN;
-        return -1;
-    }
-    if (kind == FAULT_SHORT)
-        n = 1;
-#endif
-    ssize_t got;
-    do
-        got = recv(s->fd, p, n, 0);
-    while (got < 0 && errno == EINTR);
-    return got;
-}
-
-static ssize_t io_send(struct stream *s, struct iovec *iov, size_t count)
-{
-#ifndef NDEBUG
-    enum fault kind = fault_now();
-    if (kind == FAULT_EAGAIN) {
-        errno = EAGAIN;
-        return -1;
-    }
-    if (kind == FAULT_SHORT)
-        count = iov->iov_len = 1;
-#endif
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
-    ssize_t sent;
-    do
-        sent = count == 1 ? send(s->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
-                          : sendmsg(s->fd, &msg, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent;
-}
+#define READ_ROOM  2048 /* less room than this in a block is not worth a read */
+#define COPY_MAX   1024 /* pieces up to this size are copied rather than listed */
+#define WRITE_SEGS 64
 
 /* ---- reading ---- */
 
@@ -80,14 +22,14 @@ static void drop_in(struct stream *s)
 }
 
 /* An idle connection holds no block. */
-static void drop_in_if_empty(struct stream *s)
+void stream_drop_in_if_empty(struct stream *s)
 {
     if (s->in && s->r == s->w)
         drop_in(s);
 }
 
 /* Room behind the unread bytes, which stay in one piece. */
-static bool make_room(struct stream *s)
+bool stream_make_room(struct stream *s)
 {
     uint32_t unread = s->w - s->r;
     if (s->in) {
@@ -119,40 +61,45 @@ static bool make_room(struct stream *s)
     return block->cap > unread;
 }
 
-static void stop_reading(struct stream *s)
+void stream_stop_reading(struct stream *s)
 {
     if (s->read_armed)
         event_del(&s->ev_read);
     s->read_armed = false;
 }
 
-static void fail(struct stream *s, int err)
+void stream_fail(struct stream *s, int err)
 {
     s->err = err;
-    stop_reading(s);
+    stream_stop_reading(s);
     if (s->write_armed)
         event_del(&s->ev_write);
     s->write_armed = false;
     s->ops->on_error(s, err);
 }
 
+void stream_fail_room(struct stream *s)
+{
+    stream_fail(s, s->in && s->w - s->r == BLOCK_LARGE ? EMSGSIZE : ENOMEM);
+}
+
 /* One read. True: there may be more at once. */
 static bool read_once(struct stream *s)
 {
-    if (!make_room(s)) {
-        fail(s, s->in && s->w - s->r == BLOCK_LARGE ? EMSGSIZE : ENOMEM);
+    if (!stream_make_room(s)) {
+        stream_fail_room(s);
         return false;
     }
     uint32_t room = s->in->cap - s->w;
-    ssize_t n = io_recv(s, s->in->data + s->w, room);
+    ssize_t n = io_recv(s->fd, s->in->data + s->w, room);
     if (n < 0) {
         if (errno != EAGAIN)
-            fail(s, errno);
+            stream_fail(s, errno);
         return false;
     }
     if (n == 0) {
         s->eof = true;
-        stop_reading(s);
+        stream_stop_reading(s);
         s->ops->on_eof(s);
         return false;
     }
@@ -172,7 +119,7 @@ static void read_more(struct stream *s)
             loop_leave(s->loop); /* pass it on while it is in the cache */
     }
     if (s->fd >= 0)
-        drop_in_if_empty(s);
+        stream_drop_in_if_empty(s);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -180,10 +127,16 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     struct stream *s = arg;
     loop_enter(s->loop);
-    if (s->paused)
-        stop_reading(s); /* only now: most pauses end before anything arrives */
-    else
+    if (s->shaking) {
+        stream_tls_shake(s);
+    } else if (s->paused) {
+        stream_stop_reading(s); /* only now: most pauses end before anything arrives */
+    } else if (s->tls) {
+        tls_wake(s->tls);
+        stream_tls_read_more(s);
+    } else {
         read_more(s);
+    }
     loop_leave(s->loop);
 }
 
@@ -191,11 +144,16 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 static void deliver(struct task *task)
 {
     struct stream *s = (struct stream *)((char *)task - offsetof(struct stream, deliver));
-    if (s->fd < 0 || s->paused || s->w == s->r)
+    if (s->fd < 0 || s->paused)
         return;
-    s->ops->on_read(s);
-    if (s->fd >= 0)
-        drop_in_if_empty(s);
+    if (s->w > s->r)
+        s->ops->on_read(s);
+    if (s->fd < 0)
+        return;
+    if (s->tls && tls_holds(s->tls))
+        stream_tls_read_more(s);
+    else
+        stream_drop_in_if_empty(s);
 }
 
 void stream_skip(struct stream *s, size_t n)
@@ -221,7 +179,7 @@ void stream_resume(struct stream *s)
     if (!s->paused || s->fd < 0)
         return;
     s->paused = false;
-    if (s->w > s->r)
+    if (s->w > s->r || (s->tls && tls_holds(s->tls)))
         loop_task(s->loop, &s->deliver);
     if (!s->read_armed && !s->eof && !s->err && !s->connecting)
         s->read_armed = event_add(&s->ev_read, NULL) == 0;
@@ -229,7 +187,7 @@ void stream_resume(struct stream *s)
 
 /* ---- writing ---- */
 
-static void drop_out(struct stream *s)
+void stream_drop_out(struct stream *s)
 {
     while (s->first) {
         struct seg *seg = s->first;
@@ -345,10 +303,9 @@ void stream_write_slice(struct stream *s, struct slice slice)
     }
 }
 
-static void taken(struct stream *s, size_t n)
+void stream_taken(struct stream *s, size_t n)
 {
     s->pending -= n;
-    s->written_total += n;
     while (n) {
         struct seg *seg = s->first;
         assert(seg);
@@ -374,8 +331,32 @@ static void do_shutdown(struct stream *s)
     shutdown(s->fd, SHUT_WR);
 }
 
+void stream_wait_writable(struct stream *s)
+{
+    if (!s->write_armed)
+        s->write_armed = event_add(&s->ev_write, NULL) == 0;
+    s->ops->on_pending(s);
+}
+
+/* `some`: there was something to write at all. */
+void stream_written_all(struct stream *s, bool some)
+{
+    if (s->write_armed)
+        event_del(&s->ev_write);
+    s->write_armed = false;
+    block_unref(s->tail);
+    s->tail = NULL;
+    do_shutdown(s);
+    if (some)
+        s->ops->on_drained(s);
+}
+
 static void write_more(struct stream *s)
 {
+    if (s->tls) {
+        stream_tls_write_more(s);
+        return;
+    }
     size_t before = s->pending;
     while (s->pending) {
         struct iovec iov[WRITE_SEGS];
@@ -387,32 +368,24 @@ static void write_more(struct stream *s)
             bytes += seg->n;
         }
         assert(count); /* what is pending stands in segments */
-        ssize_t n = io_send(s, iov, count);
+        ssize_t n = io_send(s->fd, iov, count);
         if (n < 0 && errno != EAGAIN) {
             int err = errno;
-            drop_out(s);
-            fail(s, err);
+            stream_drop_out(s);
+            stream_fail(s, err);
             return;
         }
-        if (n > 0)
-            taken(s, (size_t)n);
+        if (n > 0) {
+            stream_taken(s, (size_t)n);
+            s->written_total += (uint64_t)n;
+        }
         if (n < (ssize_t)bytes)
             break;
     }
-    if (s->pending) {
-        if (!s->write_armed)
-            s->write_armed = event_add(&s->ev_write, NULL) == 0;
-        s->ops->on_pending(s);
-        return;
-    }
-    if (s->write_armed)
-        event_del(&s->ev_write);
-    s->write_armed = false;
-    block_unref(s->tail);
-    s->tail = NULL;
-    do_shutdown(s);
-    if (before)
-        s->ops->on_drained(s);
+    if (s->pending)
+        stream_wait_writable(s);
+    else
+        stream_written_all(s, before > 0);
 }
 
 static void flush(struct task *task)
@@ -421,15 +394,19 @@ static void flush(struct task *task)
     if (s->fd < 0 || s->err)
         return;
     if (s->no_memory)
-        fail(s, ENOMEM);
+        stream_fail(s, ENOMEM);
     else if (!s->connecting && !s->write_armed)
         write_more(s);
 }
 
 void stream_salvage(struct stream *s)
 {
-    while (s->fd >= 0 && !s->paused && !s->eof && make_room(s)) {
-        ssize_t n = io_recv(s, s->in->data + s->w, s->in->cap - s->w);
+    if (s->tls) {
+        stream_tls_salvage(s);
+        return;
+    }
+    while (s->fd >= 0 && !s->paused && !s->eof && stream_make_room(s)) {
+        ssize_t n = io_recv(s->fd, s->in->data + s->w, s->in->cap - s->w);
         if (n <= 0) /* after a reset the kernel says 0 as after a FIN: it is none */
             return;
         s->w += (uint32_t)n;
@@ -441,6 +418,8 @@ void stream_salvage(struct stream *s)
 bool stream_has_news(const struct stream *s)
 {
     char byte;
+    if (s->tls && tls_holds(s->tls))
+        return true;
     ssize_t n = recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
@@ -462,40 +441,55 @@ void stream_shutdown(struct stream *s)
     ask_flush(s);
 }
 
+void stream_connected(struct stream *s)
+{
+    s->connecting = false;
+    event_del(&s->ev_write);
+    s->write_armed = false;
+    if (!s->paused && !s->read_armed)
+        s->read_armed = event_add(&s->ev_read, NULL) == 0;
+    if (s->pending || s->shut_wanted)
+        ask_flush(s);
+    s->ops->on_connected(s);
+}
+
+static void end_connecting(struct stream *s)
+{
+    int err = -sock_error(s->fd);
+    if (err) {
+        stream_fail(s, err);
+    } else if (s->tls) {
+        s->shaking = true;
+        stream_tls_shake(s);
+    } else {
+        stream_connected(s);
+    }
+}
+
 static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct stream *s = arg;
     loop_enter(s->loop);
-    if (s->connecting) {
-        int err = -sock_error(s->fd);
-        s->connecting = false;
-        event_del(&s->ev_write);
-        s->write_armed = false;
-        if (err) {
-            fail(s, err);
-        } else {
-            if (!s->paused)
-                s->read_armed = event_add(&s->ev_read, NULL) == 0;
-            if (s->pending || s->shut_wanted)
-                ask_flush(s);
-            s->ops->on_connected(s);
-        }
-    } else {
+    if (s->shaking)
+        stream_tls_shake(s);
+    else if (s->connecting)
+        end_connecting(s);
+    else
         write_more(s);
-    }
     loop_leave(s->loop);
 }
 
 /* ---- opening and closing ---- */
 
-int stream_open(struct stream *s, struct loop *loop, int fd, bool connecting,
+int stream_open(struct stream *s, struct loop *loop, int fd, bool connecting, struct tls *tls,
                 const struct stream_ops *ops)
 {
     *s = (struct stream){.loop = loop,
                          .ops = ops,
                          .fd = fd,
                          .connecting = connecting,
+                         .tls = tls,
                          .last = &s->first,
                          .flush.run = flush,
                          .deliver.run = deliver};
@@ -505,8 +499,19 @@ int stream_open(struct stream *s, struct loop *loop, int fd, bool connecting,
         s->write_armed = event_add(&s->ev_write, NULL) == 0;
     else
         s->read_armed = event_add(&s->ev_read, NULL) == 0;
-    if (s->write_armed || s->read_armed)
+    if (s->write_armed || s->read_armed) {
+        if (tls && !connecting) {
+            s->sealed = (uint32_t)tls_waiting(tls);
+            s->pending = s->sealed;
+            if (s->pending)
+                ask_flush(s);
+            if (tls_holds(tls)) /* it was read with the end of the handshake */
+                loop_task(loop, &s->deliver);
+        }
         return 0;
+    }
+    tls_free(tls);
+    s->tls = NULL;
     close(fd);
     s->fd = -1;
     return -ENOMEM;
@@ -516,13 +521,15 @@ void stream_close(struct stream *s)
 {
     if (s->fd < 0)
         return;
-    stop_reading(s);
+    stream_stop_reading(s);
     if (s->write_armed)
         event_del(&s->ev_write);
     s->write_armed = false;
     loop_cancel(s->loop, &s->flush);
     loop_cancel(s->loop, &s->deliver);
-    drop_out(s);
+    if (s->tls)
+        stream_tls_close(s);
+    stream_drop_out(s);
     drop_in(s);
     close(s->fd);
     s->fd = -1;
@@ -530,7 +537,10 @@ void stream_close(struct stream *s)
 
 void stream_reset(struct stream *s)
 {
-    if (s->fd >= 0)
-        sock_reset_on_close(s->fd);
+    if (s->fd < 0)
+        return;
+    sock_reset_on_close(s->fd);
+    tls_free(s->tls); /* without the word that would make it look complete */
+    s->tls = NULL;
     stream_close(s);
 }

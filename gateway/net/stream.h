@@ -8,6 +8,8 @@
  * EV_WRITE is asked for only when the kernel takes no more. A read that does not fill its
  * room means that the socket is drained, so it is not read again. A paused stream stays
  * registered until something arrives: pausing and resuming within a request costs nothing.
+ * With TLS the same, sealed and opened on the way; a socket that ends without the peer's word
+ * for it is an error then (ECONNRESET), not the end of a stream.
  * Embedded in its owner, who closes it, and buries its own memory afterwards. */
 #ifndef POSTERN_NET_STREAM_H
 #define POSTERN_NET_STREAM_H
@@ -16,6 +18,7 @@
 #include "net/sock.h"
 
 struct stream;
+struct tls; /* net/tls */
 
 /* A piece of what is to be written. */
 struct seg {
@@ -47,23 +50,32 @@ struct stream {
     const struct stream_ops *ops;
     int fd; /* -1: closed */
     int err;
-    bool connecting, paused, read_armed, write_armed, eof, shut, shut_wanted, no_memory;
+    bool connecting, shaking /* its TLS handshake, while connecting */;
+    bool paused, read_armed, write_armed, eof, shut, shut_wanted, no_memory;
     bool grow; /* the last read filled its block: the next block is a large one */
     uint32_t r, w;
     struct block *in;
     struct seg *first, **last;
     struct block *tail; /* where small pieces are copied; its last seg grows */
     uint32_t tail_used;
-    size_t pending; /* bytes in segs */
+    size_t pending; /* bytes in segs, and sealed ones */
     uint64_t read_total, written_total;
     struct task flush, deliver;
+    struct tls *tls; /* NULL: the bytes are the socket's */
+    uint32_t sealed; /* of pending: what waits as TLS records */
     struct event ev_read, ev_write;
 };
 
 /* Takes over the connected (or, with `connecting`, still connecting) descriptor and starts to
- * watch it. 0 or -ENOMEM (the descriptor is closed). */
+ * watch it. With `tls` (taken over; NULL: none) everything passes through it: of a connected
+ * descriptor its handshake is done; else on_connected tells that it is. 0 or -ENOMEM (the
+ * descriptor is closed, tls freed). */
 int stream_open(struct stream *stream, struct loop *loop, int fd, bool connecting,
-                const struct stream_ops *ops);
+                struct tls *tls, const struct stream_ops *ops);
+/* ALPN's choice; .p NULL: none. */
+struct str stream_protocol(const struct stream *stream);
+/* Behind on_error: in words that live for ever, why TLS failed; NULL: it did not. */
+const char *stream_why(const struct stream *stream);
 /* At once; unwritten bytes are lost. Harmless when closed. */
 void stream_close(struct stream *stream);
 /* As close, but the peer gets a reset: it cannot take what it got for complete. */

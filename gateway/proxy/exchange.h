@@ -18,7 +18,8 @@ struct peer {
     struct addr addr; /* the client's; as its PROXY header has it, where there is one */
     const struct addr *destination; /* of that header; NULL: what the socket says */
     const struct stream *stream;
-    char ip[47]; /* the address as text, without NUL */
+    const struct tls *tls; /* NULL: plain */
+    char ip[47];           /* the address as text, without NUL */
     uint8_t ip_len;
 };
 

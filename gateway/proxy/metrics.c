@@ -121,6 +121,12 @@ static const struct family {
                                  {"listener", "direction"},
                                  "Body bytes received from (in) and sent to (out) clients.",
                                  NULL},
+    [METRIC_TLS_HANDSHAKES] = {"postern_tls_handshakes_total",
+                               COUNTER,
+                               "lh",
+                               {"listener", "outcome"},
+                               "TLS handshakes of clients, by how they ended.",
+                               NULL},
 };
 
 /* ---- a worker's cells ---- */
@@ -565,8 +571,9 @@ static void write_label_value(FILE *out, struct str value)
 
 static void write_label(FILE *out, const char *name, char kind, unsigned value)
 {
-    static const char *const directions[] = {"in", "out"}, *const states[] = {"idle", "active"};
     static const char *const limits[FAULT_LIMITS] = {"", "pending", "requests", "connections"};
+    static const char *const directions[] = {"in", "out"}, *const states[] = {"idle", "active"},
+                             *const outcomes[] = {"full", "resumed", "failed"};
 
     fprintf(out, "%s=\"", name);
     switch (kind) {
@@ -590,6 +597,9 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
         break;
     case 's':
         fputs(states[value & 1], out);
+        break;
+    case 'h':
+        fputs(value <= HANDSHAKE_FAILED ? outcomes[value] : "", out);
         break;
     default:
         fprintf(out, "%u", value);

@@ -15,7 +15,8 @@
 
 /* The families and their labels in order; metrics.c has their names. Label values: an interned
  * name, enum method, a status code, enum reason, direction 0 in / 1 out, state 0 idle / 1
- * active, enum fault_limit; in the table there 'l', 'm', 'c', 'r', 'd', 's', 'o'. */
+ * active, enum fault_limit, enum handshake; in the table there 'l', 'm', 'c', 'r', 'd', 's',
+ * 'o', 'h'. */
 enum metric {
     METRIC_REQUESTS,               /* listener, route, method, code */
     METRIC_RESPONSES,              /* route, reason */
@@ -30,8 +31,11 @@ enum metric {
     METRIC_UPSTREAM_OVERFLOWS,     /* upstream, limit */
     METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
     METRIC_DOWNSTREAM_BYTES,       /* listener, direction */
+    METRIC_TLS_HANDSHAKES,         /* listener, outcome */
     METRIC_COUNT
 };
+
+enum handshake { HANDSHAKE_FULL, HANDSHAKE_RESUMED, HANDSHAKE_FAILED };
 
 /* One number. Only the worker that owns it adds. */
 struct series {

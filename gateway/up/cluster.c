@@ -128,7 +128,8 @@ static bool make_ids(struct cluster *cluster, const struct sip_key *key)
     return cluster->ids != NULL;
 }
 
-static void add_servers(struct cluster *cluster, const struct cluster_server *servers,
+/* False: no memory. */
+static bool add_servers(struct cluster *cluster, const struct cluster_server *servers,
                         size_t count, bool backups)
 {
     for (size_t i = 0; i < count; i++) {
@@ -141,7 +142,10 @@ static void add_servers(struct cluster *cluster, const struct cluster_server *se
         server->backup = backups;
         server->from = servers[i].from;
         addr_put(server->text, &server->addr);
+        if (servers[i].host && !(server->host = strdup(servers[i].host)))
+            return false;
     }
+    return true;
 }
 
 /* The same address, if possible of the same server of the upstream; each is taken once. */
@@ -197,6 +201,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->retry_budget_permille = spec->retry_budget_permille;
     cluster->retry_on = spec->retry_on;
     cluster->proxy_protocol = spec->proxy_protocol;
+    cluster->tls = spec->tls ? tls_back_ref(spec->tls) : NULL;
     atomic_init(&cluster->refs, 1);
     size_t name_size = strlen(spec->name) + 1;
     cluster->name = mem_alloc(name_size);
@@ -205,12 +210,12 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
         !cluster->servers)
         goto fail;
     memcpy(cluster->name, spec->name, name_size);
-    add_servers(cluster, servers, count, false);
+    bool ok = add_servers(cluster, servers, count, false);
     cluster->primaries = cluster->count;
     for (uint32_t i = 0; i < cluster->primaries; i++)
         cluster->weight += cluster->servers[i].weight;
-    add_servers(cluster, servers, count, true);
-    if (!add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
+    if (!ok || !add_servers(cluster, servers, count, true) ||
+        !add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
         !expand(cluster->servers, 0, cluster->primaries, &cluster->order,
                 &cluster->order_len) ||
         !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
@@ -248,6 +253,9 @@ void cluster_unref(struct cluster *cluster)
     mem_free(cluster->ring_servers);
     mem_free(cluster->ids);
     mem_free(cluster->name);
+    for (uint32_t i = 0; i < cluster->count; i++)
+        free(cluster->servers[i].host);
+    tls_back_unref(cluster->tls);
     free(cluster->servers);
     free(cluster);
 }

@@ -10,6 +10,7 @@
 
 #include "base/sip.h"
 #include "net/addr.h"
+#include "net/tls_back.h"
 #include "up/breaker.h"
 #include "up/vitals.h"
 #include "up/watch.h"
@@ -22,6 +23,7 @@ enum balance { BALANCE_ROUND_ROBIN, BALANCE_LEAST_REQUESTS, BALANCE_TWO_CHOICES,
 struct server {
     struct addr addr;
     char text[ADDR_TEXT]; /* the address, as logs and metrics name it */
+    char *host;           /* whose certificate is expected there; NULL: nobody's */
     uint32_t weight;
     bool backup;
     uint16_t from;         /* which of the upstream's servers has this address */
@@ -58,6 +60,7 @@ struct cluster_spec {
     /* Had the same name, whatever its definition: servers that it has too are as well as they
      * are there. NULL: none. */
     const struct cluster *before;
+    struct tls_back *tls; /* NULL: without; the cluster takes a reference of its own */
 };
 
 struct cluster {
@@ -72,6 +75,7 @@ struct cluster {
     unsigned retry_on;
     unsigned proxy_protocol; /* version of the PROXY header before each request; 0: none */
     struct watch watch;
+    struct tls_back *tls; /* NULL: without */
 
     struct ward *ward;
     struct server *servers; /* primaries first, then backups */
@@ -99,7 +103,8 @@ struct cluster_server {
     struct addr addr;
     uint32_t weight; /* 1 to 1000 */
     bool backup;
-    uint16_t from; /* which of the upstream's servers has this address */
+    uint16_t from;    /* which of the upstream's servers has this address */
+    const char *host; /* whose certificate is expected there; NULL: nobody's */
 };
 
 /* Main thread. NULL: no memory, or more than CLUSTER_SERVERS servers. One reference. */

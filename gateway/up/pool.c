@@ -12,6 +12,7 @@ struct pool {
     struct loop *loop;
     struct cluster *cluster;
     struct server *server;
+    struct tls_peer peer; /* .back NULL: without TLS */
     unsigned users;
     struct pool_counters counters;
     uint32_t warm, max_idle;
@@ -130,6 +131,7 @@ static void on_bury_pool(struct grave *grave)
 {
     struct pool *pool = (struct pool *)((char *)grave - offsetof(struct pool, grave));
     slab_done(&pool->clients);
+    tls_peer_done(&pool->peer);
     cluster_unref(pool->cluster);
     mem_free(pool);
 }
@@ -339,8 +341,8 @@ static int open_one(struct pool *pool)
     }
     const struct cluster_limits *limits = &pool->cluster->limits;
     struct h1_client_timeouts timeouts = {limits->connect, limits->response, limits->between};
-    int rc =
-        h1_client_open(client, pool->loop, &pool->server->addr, &timeouts, &client_ops, pool);
+    int rc = h1_client_open(client, pool->loop, &pool->server->addr,
+                            pool->peer.back ? &pool->peer : NULL, &timeouts, &client_ops, pool);
     if (rc < 0) {
         slab_give(&pool->clients, client);
         permits_give(&pool->permits);
@@ -520,6 +522,7 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     pool->users = 1;
     pool->cluster = cluster_ref(cluster);
     pool->server = &cluster->servers[server];
+    pool->peer = (struct tls_peer){.back = cluster->tls, .name = pool->server->host};
     pool->counters = *counters;
     pool->permits = (struct permit_user){.permits = &pool->server->vitals->permits,
                                          .limit = cluster->limits.connections,
@@ -559,6 +562,8 @@ void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
     permits_move(&pool->permits, &to->vitals->permits, cluster->limits.connections);
     breaker_waits_no_more(&pool->cluster->breaker, pool->waiting);
     atomic_fetch_add_explicit(&cluster->breaker.pending, pool->waiting, memory_order_relaxed);
+    pool->peer.back = cluster->tls; /* the same: they are kin */
+    pool->peer.name = to->host;
     cluster_ref(cluster);
     cluster_unref(pool->cluster);
     pool->cluster = cluster;

@@ -63,7 +63,7 @@ static void connect_one(void)
     got_n = 0;
     got_eof = false;
     loop_enter(&loop);
-    assert_int_equal(h1_client_open(&client, &loop, &addr, &timeouts, &ops, NULL), 0);
+    assert_int_equal(h1_client_open(&client, &loop, &addr, NULL, &timeouts, &ops, NULL), 0);
     client.on_idle_due = on_idle_due;
     loop_leave(&loop);
     UNTIL(connected);
@@ -151,7 +151,7 @@ static void a_refused_connection_is_told(void **state)
     close(listening);
     closed = 0;
     loop_enter(&loop);
-    int rc = h1_client_open(&client, &loop, &addr, &timeouts, &ops, NULL);
+    int rc = h1_client_open(&client, &loop, &addr, NULL, &timeouts, &ops, NULL);
     loop_leave(&loop);
     assert_int_equal(rc, 0);
     assert_int_equal(closed, 0); /* never from inside open */
@@ -176,7 +176,7 @@ static void a_connection_that_takes_too_long_is_told(void **state)
         assert_true(sock_connect(&addr, &fds[i]) >= 0);
     closed = buried = 0;
     timeouts.connect = 20;
-    IN_LOOP(h1_client_open(&client, &loop, &addr, &timeouts, &ops, NULL));
+    IN_LOOP(h1_client_open(&client, &loop, &addr, NULL, &timeouts, &ops, NULL));
     UNTIL(closed);
     assert_int_equal(why.reason, R_UPSTREAM_TIMEOUT_CONNECT);
     server = fds[0];

@@ -62,7 +62,7 @@ static int connect_client(void)
     got_eof = false;
     closed = buried = 0;
     rec.log[0] = '\0';
-    return h1_server_open(&server, &loop, fds[0], &ops, NULL);
+    return h1_server_open(&server, &loop, fds[0], NULL, &ops, NULL);
 }
 
 static int set_up(void **state)
@@ -515,7 +515,7 @@ static void abort_shows_where_only_the_end_could_tell(void **state)
     do
         fd = accept_next(listening);
     while (fd < 0);
-    assert_int_equal(h1_server_open(&server, &loop, fd, &ops, NULL), 0);
+    assert_int_equal(h1_server_open(&server, &loop, fd, NULL, &ops, NULL), 0);
     rec.on_end = NULL;
     feed(client, "GET /a HTTP/1.0\r\n\r\n", 19);
     UNTIL(strstr(rec.log, "end"));

@@ -107,7 +107,7 @@ static int set_up(void **state)
     make_pair(fds);
     begin(&one);
     peer = fds[1];
-    return stream_open(&one.stream, &loop, fds[0], false, &ops);
+    return stream_open(&one.stream, &loop, fds[0], false, NULL, &ops);
 }
 
 static int tear_down(void **state)
@@ -498,7 +498,7 @@ static void a_connection_on_its_way_is_told(void **state)
     int fd, listening = listen_any(&addr);
     begin(&two);
     assert_true(sock_connect(&addr, &fd) >= 0);
-    assert_int_equal(stream_open(&two.stream, &loop, fd, true, &ops), 0);
+    assert_int_equal(stream_open(&two.stream, &loop, fd, true, NULL, &ops), 0);
     IN_LOOP((stream_write(&two.stream, "early", 5), stream_shutdown(&two.stream)));
     assert_int_equal(two.connects, 0);
     UNTIL(two.connects && two.drains);
@@ -516,7 +516,7 @@ static void a_connection_on_its_way_is_told(void **state)
     listening = listen_any(&addr);
     begin(&two);
     assert_true(sock_connect(&addr, &fd) >= 0);
-    assert_int_equal(stream_open(&two.stream, &loop, fd, true, &ops), 0);
+    assert_int_equal(stream_open(&two.stream, &loop, fd, true, NULL, &ops), 0);
     IN_LOOP(stream_shutdown(&two.stream)); /* and nothing is written */
     UNTIL(two.connects);
     conn = accept_next(listening);
@@ -527,7 +527,7 @@ static void a_connection_on_its_way_is_told(void **state)
 
     begin(&two);
     assert_true(sock_connect(&addr, &fd) >= 0); /* nobody listens now */
-    assert_int_equal(stream_open(&two.stream, &loop, fd, true, &ops), 0);
+    assert_int_equal(stream_open(&two.stream, &loop, fd, true, NULL, &ops), 0);
     UNTIL(two.errors);
     assert_int_equal(two.err, ECONNREFUSED);
     assert_int_equal(two.connects, 0);

@@ -1,0 +1,47 @@
+/* What the files of TLS share; nobody else includes it, so nobody else sees OpenSSL. */
+#ifndef POSTERN_NET_TLS_PARTS_H
+#define POSTERN_NET_TLS_PARTS_H
+
+#include <openssl/ssl.h>
+
+#include "net/tls.h"
+
+#define TLS_READ_AHEAD (64 * 1024)
+
+struct tls {
+    SSL *ssl;
+    struct loop *loop;
+    int fd;
+    struct tls_front *front; /* one of the two */
+    struct tls_peer *peer;
+    struct block *out; /* sealed, from out_r to out_w; NULL: nothing is */
+    uint32_t out_r, out_w;
+    uint8_t reads_left; /* of the socket, in this wake-up */
+    bool blocked;       /* the last call of OpenSSL ended because the socket had no more */
+    bool more;          /* the last read gave bytes, and OpenSSL holds more */
+    bool ended;         /* reading is over: `end` says how */
+    bool shaken, sealed_end;
+    int io_err; /* of the socket; 0: none */
+    int end;    /* what tls_read returns from now on */
+    const char *why;
+    char *sni, *subject;
+};
+
+/* tls.c */
+extern const char tls_no_words[];
+struct tls *tls_new(SSL_CTX *ctx, struct loop *loop, int fd);
+struct tls *tls_of(const SSL *ssl);
+/* What both kinds of context have in common. False: no memory. */
+bool tls_context_setup(SSL_CTX *ctx);
+/* What OpenSSL complained of last on this thread, in words that live for ever; the queue is
+ * empty afterwards. */
+const char *tls_complaint(void);
+
+/* tls_front.c */
+SSL_CTX *tls_front_context(struct tls_front *front);
+
+/* tls_back.c */
+SSL_CTX *tls_back_context(struct tls_back *back);
+bool tls_back_begin(struct tls *tls);
+
+#endif
