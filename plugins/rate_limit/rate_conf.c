@@ -1,0 +1,204 @@
+#include "rate_limit/rate_limit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const header_words[] = {"draft", "legacy", "both", "none", NULL};
+
+const struct postern_option rate_options[RATE_OPTIONS] = {
+    [RATE_O_RATE] =
+        {.name = "rate",
+         .type = POSTERN_RATE,
+         .list = true,
+         .required = true,
+         .min = 1,
+         .max = 10000000,
+         .help = "How many requests in how much time, \"100/s\", or several of them: all "
+                 "must allow a request."},
+    [RATE_O_BURST] =
+        {.name = "burst",
+         .type = POSTERN_NUMBER,
+         .list = true,
+         .min = 1,
+         .max = 1000000000,
+         .help = "How many may come at once, one number for each rate; left out: 10 or a "
+                 "hundredth of the rate's number, whichever is more, but not more than "
+                 "that number."},
+    [RATE_O_BY] = {.name = "by",
+                   .type = POSTERN_TEXT,
+                   .list = true,
+                   .default_text = LIMIT_BY_DEFAULT,
+                   .help = LIMIT_BY_HELP},
+    [RATE_O_COST] = {.name = "cost",
+                     .type = POSTERN_NUMBER,
+                     .default_text = "1",
+                     .min = 1,
+                     .max = 1000000,
+                     .help = "How many requests one of these counts for."},
+    [RATE_O_DRY_RUN] = {.name = "dry_run",
+                        .type = POSTERN_BOOL,
+                        .default_text = "false",
+                        .help = "Count what would be refused and let it through."},
+    [RATE_O_HEADERS] =
+        {.name = "headers",
+         .type = POSTERN_WORD,
+         .default_text = "draft",
+         .words = header_words,
+         .help = "What clients are told: RateLimit and RateLimit-Policy (draft), the "
+                 "older X-RateLimit trio (legacy), both or none."},
+    [RATE_O_KEYS] =
+        {.name = "keys",
+         .type = POSTERN_NUMBER,
+         .default_text = "65536",
+         .min = 8,
+         .max = 67108864,
+         .help = "For how many keys at a time there is room; 32 bytes each, and 16 more "
+                 "for each rate after the first."},
+    [RATE_O_IPV6_PREFIX] = {.name = "ipv6_prefix",
+                            .type = POSTERN_NUMBER,
+                            .default_text = "64",
+                            .min = 32,
+                            .max = 128,
+                            .help = LIMIT_V6_HELP},
+};
+
+static int64_t number(const struct postern_values *v)
+{
+    return v->count ? v->list[0].number : 0;
+}
+
+/* One window; the faults that its numbers make together. */
+static bool read_window(struct postern_setup *s, const struct postern_values *values, size_t i,
+                        struct gcra *g)
+{
+    const struct postern_value *rate = &values[RATE_O_RATE].list[i];
+    bool given = i < values[RATE_O_BURST].count;
+    uint64_t burst = given ? (uint64_t)values[RATE_O_BURST].list[i].number
+                           : gcra_burst((uint64_t)rate->number);
+    if (!given && burst < g->cost)
+        burst = g->cost;
+    if (burst < g->cost) {
+        rate_api->fault(s, RATE_O_BURST, i,
+                        "a burst of %llu: expected at least the cost of one request, %llu",
+                        (unsigned long long)burst, (unsigned long long)g->cost);
+        return false;
+    }
+    if (!gcra_window_set(&g->windows[i], (uint64_t)rate->number, (uint64_t)rate->per_ms, burst,
+                         g->cost)) {
+        rate_api->fault(
+            s, RATE_O_RATE, i,
+            "that is out of reach: expected at most 100 in a microsecond, and a burst "
+            "(%llu) that takes at most 400 days to come back",
+            (unsigned long long)burst);
+        return false;
+    }
+    for (size_t k = 0; k < i; k++)
+        if (g->windows[k].per_ms == g->windows[i].per_ms) {
+            rate_api->fault(s, RATE_O_RATE, i,
+                            "a second rate for the same time: only one counts");
+            return false;
+        }
+    return true;
+}
+
+static bool read_windows(struct postern_setup *s, const struct postern_values *values,
+                         struct gcra *g)
+{
+    const struct postern_values *rates = &values[RATE_O_RATE], *bursts = &values[RATE_O_BURST];
+    bool ok = true;
+    g->cost = (uint64_t)number(&values[RATE_O_COST]);
+    g->count = (unsigned)rates->count;
+    if (rates->count == 0 || rates->count > GCRA_MAX) {
+        rate_api->fault(s, RATE_O_RATE, GCRA_MAX, "%zu rates: expected 1 to %d", rates->count,
+                        GCRA_MAX);
+        return false;
+    }
+    if (bursts->count > 0 && bursts->count != rates->count) {
+        rate_api->fault(s, RATE_O_BURST, 0,
+                        "%zu bursts and %zu rates: expected one for each rate, or none",
+                        bursts->count, rates->count);
+        return false;
+    }
+    for (size_t i = 0; i < rates->count; i++)
+        ok = read_window(s, values, i, g) && ok;
+    return ok;
+}
+
+/* ---- the table ---- */
+
+struct table_size {
+    size_t keys;
+    unsigned words;
+};
+
+static void *make_table(void *arg)
+{
+    const struct table_size *size = arg;
+    return slots_new(size->keys, size->words);
+}
+
+static void free_table(void *table)
+{
+    slots_free(table);
+}
+
+/* Equal names have equal words in the table, so they go on with it after a reload. Burst and
+ * cost are not in the words. */
+static struct slots *table_of(struct postern_setup *s, const struct rate_limit *l, size_t keys)
+{
+    struct table_size size = {keys, l->gcra.count};
+    struct postern_str place = rate_api->place(s);
+    char by[512], rates[GCRA_MAX * RATE_NAME_MAX];
+    size_t n = 0;
+    limit_by_name(&l->by, by, sizeof(by));
+    for (unsigned i = 0; i < l->gcra.count; i++) {
+        n += rate_name(&l->gcra.windows[i], rates + n);
+        rates[n++] = i + 1 < l->gcra.count ? ',' : '\0';
+    }
+    char *name;
+    if (asprintf(&name, "%.*s|%s|%s|%zu", (int)place.n, place.p, rates, by, keys) < 0)
+        return NULL;
+    struct slots *table = rate_api->shared(s, name, make_table, &size, free_table);
+    free(name);
+    return table;
+}
+
+bool rate_configure(struct postern_setup *s, const struct postern_values *values,
+                    void **ret_instance)
+{
+    struct rate_limit *l = calloc(1, sizeof(*l));
+    if (!l) {
+        rate_api->fault(s, -1, 0, "out of memory");
+        return false;
+    }
+    bool ok = read_windows(s, values, &l->gcra);
+    ok = limit_by_read(rate_api, s, RATE_O_BY, &values[RATE_O_BY], RATE_O_IPV6_PREFIX,
+                       &values[RATE_O_IPV6_PREFIX], &l->by) &&
+         ok;
+    if (!ok)
+        goto fail;
+    rate_fields_set(&l->fields, &l->gcra);
+    l->headers = (enum rate_headers)number(&values[RATE_O_HEADERS]);
+    l->dry_run = number(&values[RATE_O_DRY_RUN]);
+    l->refused = rate_api->counter(s, "refused", "Requests refused by a limit.");
+    l->would_refuse =
+        rate_api->counter(s, "would_refuse", "Requests that dry_run let through.");
+    l->displaced = rate_api->counter(
+        s, "displaced", "Keys forgotten before their time because the table was full.");
+    l->table = table_of(s, l, (size_t)number(&values[RATE_O_KEYS]));
+    if (!l->table) {
+        rate_api->fault(s, RATE_O_KEYS, 0, "no memory for a table of that size");
+        goto fail;
+    }
+    *ret_instance = l;
+    return true;
+fail:
+    free(l);
+    return false;
+}
+
+void rate_discard(void *instance)
+{
+    free(instance);
+}
