@@ -144,8 +144,13 @@ struct conf_upstream {
         uint32_t attempts;
         uint32_t budget_permille; /* of live requests */
         unsigned on;              /* enum retry_on bits */
+        uint32_t try_timeout;     /* 0: none */
+        uint32_t body_bytes;      /* of a request are kept for another try */
     } retry;
 };
+
+/* What may be sent again although a server may have executed it. */
+enum conf_retry { ROUTE_RETRY_IDEMPOTENT, ROUTE_RETRY_ANY, ROUTE_RETRY_NEVER };
 
 enum conf_action { ACTION_UPSTREAM, ACTION_SPLIT, ACTION_RESPOND, ACTION_REDIRECT };
 
@@ -238,7 +243,8 @@ struct conf_route {
         struct template to;
     } redirect;
     struct conf_edit request_headers, response_headers;
-    uint32_t timeout;    /* 0: none */
+    uint32_t timeout; /* 0: none */
+    enum conf_retry retry;
     uint64_t body_bytes; /* UINT64_MAX: the listener's */
     bool access_log;     /* default true */
     struct conf_plugins plugins;

@@ -230,7 +230,10 @@ static void dump_retry(const struct conf_upstream *upstream, FILE *out)
         fprintf(out, "%s%s", some ? ", " : "", on[i]);
         some = true;
     }
-    fputs("}\n  }\n}\n", out);
+    fputs("}\n", out);
+    put_time(out, "    try_timeout", upstream->retry.try_timeout);
+    put_size(out, "    body_bytes", upstream->retry.body_bytes);
+    fputs("  }\n}\n", out);
 }
 
 static void dump_pool(const struct conf_upstream *upstream, FILE *out)
@@ -370,6 +373,8 @@ static void dump_route(const struct conf_route *route, FILE *out)
     dump_edit(out, "response_headers", &route->response_headers, route);
     if (route->timeout)
         put_time(out, "  timeout", route->timeout);
+    if (route->retry != ROUTE_RETRY_IDEMPOTENT)
+        fprintf(out, "  retry = %s\n", route->retry == ROUTE_RETRY_ANY ? "any" : "never");
     if (route->body_bytes != UINT64_MAX)
         put_size(out, "  body_bytes", route->body_bytes);
     fprintf(out, "  access_log = %s\n", route->access_log ? "true" : "false");

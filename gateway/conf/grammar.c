@@ -95,7 +95,8 @@ static cfg_opt_t breaker[] = {
 };
 
 static cfg_opt_t retry[] = {
-    ONE(GRAMMAR_PLACE), ONE("attempts"), ONE("budget"), LIST("on"), CFG_END(),
+    ONE(GRAMMAR_PLACE), ONE("attempts"),   ONE("budget"), LIST("on"),
+    ONE("try_timeout"), ONE("body_bytes"), CFG_END(),
 };
 
 static cfg_opt_t sticky_cookie[] = {
@@ -157,6 +158,7 @@ static const cfg_opt_t route[] = {
     SECTION("request_headers", edit),
     SECTION("response_headers", edit),
     ONE("timeout"),
+    ONE("retry"),
     ONE("body_bytes"),
     ONE("access_log"),
     CFG_END(),

@@ -177,7 +177,7 @@ static void rewrite_compile(struct load *load, cfg_t *sec, struct conf_route *re
 /* Options that only mean something with a backend. */
 static void backend_only(struct load *load, cfg_t *sec, const struct conf_route *route)
 {
-    static const char *const names[] = {"strip_prefix", "rewrite", "timeout"};
+    static const char *const names[] = {"strip_prefix", "rewrite", "timeout", "retry"};
     const char *action = route->action == ACTION_RESPOND ? "respond" : "redirect";
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (value_get(sec, names[i]))
@@ -216,6 +216,8 @@ static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret
 
 void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
 {
+    static const char *const retries[] = {"idempotent", "any", "never", NULL};
+    unsigned retry = ROUTE_RETRY_IDEMPOTENT;
     const struct value *path = value_get(sec, "path");
     ret->body_bytes = UINT64_MAX;
     ret->access_log = true;
@@ -232,6 +234,8 @@ void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
     rewrite_compile(load, sec, ret);
     edit_compile(load, sec, ret);
     value_time(load, sec, "timeout", 0, DAY_MS, &ret->timeout);
+    value_word(load, sec, "retry", retries, &retry);
+    ret->retry = (enum conf_retry)retry;
     value_size(load, sec, "body_bytes", 0, BODY_BYTES_MAX, &ret->body_bytes);
     value_bool(load, sec, "access_log", &ret->access_log);
 }

@@ -234,6 +234,8 @@ static void retry_compile(struct load *load, cfg_t *sec, struct conf_upstream *r
 {
     value_number(load, sec, "attempts", 0, 10, &ret->retry.attempts);
     value_share(load, sec, "budget", &ret->retry.budget_permille);
+    value_time(load, sec, "try_timeout", 0, DAY_MS, &ret->retry.try_timeout);
+    value_size32(load, sec, "body_bytes", 0, 1u << 20, &ret->retry.body_bytes);
     cfg_opt_t *on = cfg_getopt(sec, "on");
     if (on->flags & CFGF_MODIFIED)
         ret->retry.on = 0;
@@ -249,6 +251,10 @@ static void retry_compile(struct load *load, cfg_t *sec, struct conf_upstream *r
                        value->text);
         ret->retry.on |= bit;
     }
+    if (ret->retry.try_timeout && !(ret->retry.on & RETRY_TIMEOUT))
+        load_fault(load, value_get(sec, "try_timeout")->line,
+                   "retry.try_timeout ends tries that retry.on does not repeat, expected "
+                   "timeout in retry.on");
 }
 
 void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
@@ -269,6 +275,7 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     ret->breaker.pending = 1024;
     ret->retry.attempts = 1;
     ret->retry.budget_permille = 200;
+    ret->retry.body_bytes = 64 * 1024;
     ret->retry.on = RETRY_CONNECT | RETRY_RESET;
     servers_compile(load, sec, ret);
     value_word(load, sec, "balance", balances, &balance);

@@ -53,7 +53,7 @@ static void gone(struct h1_client *client, enum reason reason, int err, size_t o
         .err = err,
         .why = stream_why(&client->stream),
         .offset = offset,
-        .untouched = client->stream.written_total == client->written_mark,
+        .untouched = h1_client_is_untouched(client),
         .silent = client->stream.read_total == client->read_mark,
     };
     close_now(client, &fault);

@@ -81,6 +81,11 @@ void h1_client_lend(struct h1_client *client);
 /* Whether the peer has closed or said something since: asks the socket. For requests that
  * must not be sent in vain. */
 bool h1_client_is_stale(const struct h1_client *client);
+/* Whether not one byte of the request under way has left. */
+static inline bool h1_client_is_untouched(const struct h1_client *client)
+{
+    return client->stream.written_total == client->written_mark;
+}
 /* At once; an exchange under way is told on_gone with R_UPSTREAM_RESET. */
 void h1_client_close(struct h1_client *client);
 

@@ -172,6 +172,8 @@ static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
         metrics_histogram(cx->metrics, METRIC_UPSTREAM_DURATION, cluster->metric_name);
     fleet->retries = metrics_series(cx->metrics, METRIC_UPSTREAM_RETRIES,
                                     (unsigned[4]){cluster->metric_name});
+    fleet->refused = metrics_series(cx->metrics, METRIC_RETRIES_REFUSED,
+                                    (unsigned[4]){cluster->metric_name});
     fleet->pools = mem_zalloc(cluster->count * sizeof(*fleet->pools));
     for (uint32_t i = 0; fleet->pools && i < cluster->count; i++) {
         struct pool *pool = find_pool(kin, &cluster->servers[i]);

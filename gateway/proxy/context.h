@@ -35,7 +35,7 @@ struct fleet {
     struct pool **pools; /* by server */
     struct series **reuses;
     struct histogram *duration;
-    struct series *retries;
+    struct series *retries, *refused; /* refused: by the budget */
     /* The retry budget: requests and retries of this half window and the one before. */
     uint64_t window_at;
     uint32_t requests[2], retried[2];
@@ -55,7 +55,7 @@ struct context {
     unsigned fleet_slots;
     struct metrics *metrics;
     struct postern_worker *station; /* this worker, to plugins */
-    struct log_ring *ring; /* NULL: no access log */
+    struct log_ring *ring;          /* NULL: no access log */
     uint32_t log_counter;
     struct slab exchanges;
     uint64_t random[2];

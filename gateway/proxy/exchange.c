@@ -6,13 +6,14 @@
 #include "proxy/plugins.h"
 #include "proxy/reply.h"
 #include "proxy/shed.h"
+#include "proxy/spare.h"
 
 #define TO(s) (1u << (s))
 /* The whole life of an exchange. A move that is not in this table is a bug. */
 static const uint16_t allowed[EX_STATES] = {
     [EX_NEW] = TO(EX_PLUGINS) | TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_PLUGINS] = TO(EX_CONNECT) | TO(EX_REPLY) | TO(EX_DONE),
-    [EX_CONNECT] = TO(EX_CONNECT) | TO(EX_SEND) | TO(EX_REPLY) | TO(EX_DONE),
+    [EX_CONNECT] = TO(EX_CONNECT) | TO(EX_SEND) | TO(EX_RELAY) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_SEND] = TO(EX_CONNECT) | TO(EX_RELAY) | TO(EX_TUNNEL) | TO(EX_REPLY) | TO(EX_DONE),
     [EX_RELAY] = TO(EX_FLUSH) | TO(EX_DONE),
     [EX_TUNNEL] = TO(EX_DONE),
@@ -50,12 +51,14 @@ void exchange_finish(struct exchange *ex)
         plugins_cancel(ex);
     exchange_to(ex, EX_DONE);
     exchange_drop_up(ex);
+    spare_drop(ex);
     shed_leave(ex);
     if (ex->plugged)
         plugins_log(ex);
     record_exchange(ex);
     flow_drop(&ex->request);
     deadline_end(&ex->cx->loop->wheel, &ex->total);
+    deadline_end(&ex->cx->loop->wheel, &ex->try_due);
     if (ex->down)
         ex->down->ops->release(ex->down);
     arena_done(&ex->arena);
@@ -73,6 +76,13 @@ static void cut_off(struct exchange *ex)
     exchange_finish(ex);
 }
 
+/* A server's own answer says more than that the next one did not answer either. */
+static bool has_better(struct exchange *ex, enum reason reason)
+{
+    bool upstream = strncmp(reason_texts[reason].name, "upstream.", 9) == 0;
+    return upstream && spare_use(ex, reason == R_UPSTREAM_TIMEOUT_TOTAL);
+}
+
 void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
 {
     switch (ex->state) {
@@ -80,6 +90,8 @@ void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
     case EX_PLUGINS:
     case EX_CONNECT:
     case EX_SEND:
+        if (ex->spare && has_better(ex, fault->reason))
+            break;
         if (ex->plugged)
             plugins_cancel(ex);
         ex->reason = fault->reason;
@@ -141,6 +153,7 @@ static void go_upstream(struct exchange *ex, size_t upstream)
     ex->upstream = &exchange_conf(ex)->upstreams[upstream];
     ex->cluster = ex->view->snapshot->clusters[upstream];
     ex->fleet = context_fleet(ex->cx, ex->cluster);
+    ex->request.hold_max = ex->upstream->retry.body_bytes;
     uint32_t total = ex->cluster->limits.total;
     if (route->timeout && (!total || route->timeout < total))
         total = route->timeout;
@@ -241,6 +254,8 @@ static void on_end(struct leg *leg, struct head *trailers)
         return;
     }
     flow_end(&ex->request, trailers);
+    if (deadline_is_on(&ex->try_due)) /* the server's time begins when it has the request */
+        loop_deadline(ex->cx->loop, &ex->try_due, ex->upstream->retry.try_timeout);
     if (ex->state == EX_TUNNEL)
         end_tunnel_if_over(ex);
 }
@@ -305,6 +320,7 @@ bool exchange_begin(struct context *cx, struct view *view, struct leg *leg,
     arena_init(&ex->arena, &cx->loop->chunks);
     flow_init(&ex->request, leg, true);
     ex->total.on_due = on_total_due;
+    ex->try_due.on_due = exchange_try_due;
     leg->events = &down_events;
     leg->owner = ex;
     leg->arena = &ex->arena;

@@ -77,7 +77,8 @@ struct exchange {
     bool raced;          /* the keep-alive race's one free retry is spent */
     bool request_edited; /* hop fields are gone, ours are in: done once */
     bool reused;
-    struct deadline total;
+    struct spare *spare; /* an answer that was not good enough; NULL: none */
+    struct deadline total, try_due;
 
     /* what the log and the metrics will say */
     struct str req_id, trace_id, log_target_path, log_query, log_method;
@@ -105,12 +106,16 @@ void exchange_route(struct exchange *ex);
 void exchange_go(struct exchange *ex);
 /* Chooses a server and asks for a connection (exchange_up.c). */
 void exchange_choose(struct exchange *ex);
+/* Its try_due has come. */
+void exchange_try_due(struct deadline *deadline);
 /* Lets go of the upstream side in whatever state it is. */
 void exchange_drop_up(struct exchange *ex);
 /* Answers with an error of our own, or cuts the answer off if it has begun. Ends or will end.
  */
 void exchange_fail(struct exchange *ex, const struct leg_fault *fault);
 void exchange_finish(struct exchange *ex);
+/* The head of the answer that the client gets has come, in EX_CONNECT or EX_SEND. */
+void exchange_answer(struct exchange *ex, struct head *head);
 
 extern const struct leg_events exchange_up_events;
 

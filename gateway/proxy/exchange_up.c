@@ -2,7 +2,10 @@
  */
 #include "proxy/exchange.h"
 
+#include <errno.h>
+
 #include "proxy/forward.h"
+#include "proxy/spare.h"
 #include "proxy/sticky.h"
 
 #define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
@@ -183,6 +186,8 @@ static void ask(struct exchange *ex, int server)
     ex->wait_from = ex->cx->loop->now;
     ex->at_server = true;
     balance_begin(ex->cluster, (unsigned)server);
+    if (ex->upstream->retry.try_timeout)
+        loop_deadline(ex->cx->loop, &ex->try_due, ex->upstream->retry.try_timeout);
     ex->waiter.on_ready = on_ready;
     ex->waiter.on_failed = on_failed;
     struct h1_client *client = pool_take(pool, ex->raced, &ex->waiter);
@@ -215,8 +220,10 @@ static unsigned retry_kind(enum reason reason)
  * hand, and either nobody has seen it or seeing it twice does no harm. */
 static bool is_repeatable(const struct exchange *ex, bool untouched)
 {
+    enum conf_retry allowed = ex->match.route->retry;
     return ex->request.holds && !ex->request.lost &&
-           (untouched || method_is_idempotent(ex->head->method));
+           (untouched || allowed == ROUTE_RETRY_ANY ||
+            (allowed == ROUTE_RETRY_IDEMPOTENT && method_is_idempotent(ex->head->method)));
 }
 
 static void again(struct exchange *ex, int server)
@@ -229,8 +236,12 @@ static void again(struct exchange *ex, int server)
 static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
 {
     if (!(ex->cluster->retry_on & kind) || ex->retries >= ex->cluster->retry_attempts ||
-        !is_repeatable(ex, untouched) || !budget_allows(ex))
+        ex->match.route->retry == ROUTE_RETRY_NEVER || !is_repeatable(ex, untouched))
         return -1;
+    if (!budget_allows(ex)) {
+        series_add(ex->fleet->refused, 1);
+        return -1;
+    }
     tried_add(&ex->tried, (unsigned)ex->server);
     int server = pick(ex);
     if (server >= 0)
@@ -262,12 +273,37 @@ static bool retry(struct exchange *ex, const struct leg_fault *fault)
     return true;
 }
 
+/* This try has had its time; the request may have more. */
+void exchange_try_due(struct deadline *deadline)
+{
+    struct exchange *ex =
+        (struct exchange *)((char *)deadline - offsetof(struct exchange, try_due));
+    struct leg_fault fault = {.reason = R_UPSTREAM_TIMEOUT_CONNECT,
+                              .err = ETIMEDOUT,
+                              .untouched = true,
+                              .silent = true};
+    if (ex->state != EX_CONNECT && ex->state != EX_SEND)
+        return;
+    if (ex->state == EX_SEND && !ex->request.ended) { /* it is the client who takes its time */
+        loop_deadline(ex->cx->loop, deadline, ex->upstream->retry.try_timeout);
+        return;
+    }
+    if (ex->state == EX_SEND) {
+        fault.reason = R_UPSTREAM_TIMEOUT_RESPONSE;
+        fault.untouched = h1_client_is_untouched(ex->client);
+    }
+    exchange_drop_up(ex);
+    if (!retry(ex, &fault))
+        exchange_fail(ex, &fault);
+}
+
 /* ---- what the upstream's side tells ---- */
 
 static void on_tunnel(struct exchange *ex, struct head *head)
 {
     exchange_to(ex, EX_TUNNEL);
     deadline_off(&ex->total);
+    deadline_off(&ex->try_due);
     ex->down->ops->send_head(ex->down, head);
     flow_drop(&ex->request);
     ex->request.ended = false;
@@ -291,15 +327,29 @@ static void count_answer(struct exchange *ex)
 }
 
 /* Another server may do better than this answer. */
-static bool retry_status(struct exchange *ex, const struct head *head)
+static bool retry_status(struct exchange *ex, struct head *head)
 {
     unsigned kind = status_kind(head->status);
     int server = kind ? elsewhere(ex, kind, false) : -1;
     if (server < 0)
         return false;
-    exchange_drop_up(ex);
+    spare_keep(ex, head);
     go_elsewhere(ex, server);
     return true;
+}
+
+void exchange_answer(struct exchange *ex, struct head *head)
+{
+    enum reason reason = forward_response(ex, head);
+    if (reason) {
+        exchange_fail(ex, &(struct leg_fault){.reason = reason});
+        return;
+    }
+    ex->status = head->status;
+    exchange_to(ex, EX_RELAY);
+    flow_drop(&ex->request);
+    deadline_off(&ex->try_due);
+    ex->down->ops->send_head(ex->down, head);
 }
 
 static void on_head(struct leg *leg, struct head *head)
@@ -313,6 +363,9 @@ static void on_head(struct leg *leg, struct head *head)
         count_answer(ex);
         if (retry_status(ex, head))
             return;
+        spare_drop(ex);
+        exchange_answer(ex, head);
+        return;
     }
     enum reason reason = forward_response(ex, head);
     if (reason) {
@@ -321,13 +374,9 @@ static void on_head(struct leg *leg, struct head *head)
     }
     if (head->status == 101) {
         ex->status = 101;
+        spare_drop(ex);
         on_tunnel(ex, head);
         return;
-    }
-    if (head->status >= 200) {
-        ex->status = head->status;
-        exchange_to(ex, EX_RELAY);
-        flow_drop(&ex->request);
     }
     ex->down->ops->send_head(ex->down, head);
 }

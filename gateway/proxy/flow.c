@@ -7,7 +7,8 @@ struct held {
 
 void flow_init(struct flow *flow, struct leg *from, bool hold)
 {
-    *flow = (struct flow){.from = from, .holds = hold, .last = &flow->first};
+    *flow = (struct flow){
+        .from = from, .holds = hold, .last = &flow->first, .hold_max = FLOW_HOLD_BYTES};
 }
 
 static void pause_source(struct flow *flow)
@@ -36,7 +37,10 @@ static bool remember(struct flow *flow, const struct slice *slice)
 
 static bool is_much(const struct flow *flow, size_t more)
 {
-    return flow->held_bytes + more > FLOW_HOLD_BYTES || flow->held_slices >= FLOW_HOLD_SLICES;
+    uint32_t slices = flow->hold_max / FLOW_SLICE_BYTES;
+    if (slices < FLOW_HOLD_SLICES)
+        slices = FLOW_HOLD_SLICES;
+    return flow->held_bytes + more > flow->hold_max || flow->held_slices >= slices;
 }
 
 void flow_body(struct flow *flow, struct slice slice)
@@ -88,6 +92,13 @@ void flow_connect(struct flow *flow, struct leg *to)
         to->ops->send_end(to, flow->trailers);
     else
         flow_room(flow);
+}
+
+void flow_move(struct flow *to, const struct flow *from)
+{
+    *to = *from;
+    if (!to->first)
+        to->last = &to->first;
 }
 
 void flow_disconnect(struct flow *flow)

@@ -10,7 +10,8 @@
 #include "http/leg.h"
 
 #define FLOW_HOLD_BYTES  (64u * 1024)
-#define FLOW_HOLD_SLICES 64
+#define FLOW_HOLD_SLICES 64 /* at the least; a slice keeps a whole block */
+#define FLOW_SLICE_BYTES 1024
 
 struct held;
 
@@ -24,6 +25,8 @@ struct flow {
     struct head *trailers;
     struct held *first, **last;
     uint32_t held_bytes, held_slices;
+    uint32_t
+        hold_max; /* bytes that are little; FLOW_HOLD_BYTES unless the owner says otherwise */
 };
 
 /* `hold`: keep what arrives until flow_drop, as long as it is little. */
@@ -34,6 +37,8 @@ void flow_room(struct flow *flow); /* the receiver has room again */
 /* A receiver is there: it gets what is held, and the end if it has come. Also another one,
  * after the first failed, while `holds`. */
 void flow_connect(struct flow *flow, struct leg *to);
+/* `to` becomes what `from` was, which is nobody's any more. */
+void flow_move(struct flow *to, const struct flow *from);
 void flow_disconnect(struct flow *flow); /* the receiver is gone */
 /* Nothing will be sent again: lets go of what is held. */
 void flow_drop(struct flow *flow);

@@ -28,6 +28,7 @@ enum metric {
     METRIC_UPSTREAM_REUSES,        /* upstream, server */
     METRIC_UPSTREAM_CONNECTIONS,   /* gauge: upstream, server, state */
     METRIC_UPSTREAM_RETRIES,       /* upstream */
+    METRIC_RETRIES_REFUSED,        /* upstream */
     METRIC_UPSTREAM_OVERFLOWS,     /* upstream, limit */
     METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
     METRIC_DOWNSTREAM_BYTES,       /* listener, direction */

@@ -48,7 +48,7 @@ static void is_a_fixed_point_of_loading(void **state)
         "{} }\n"
         "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } }\n"
         "route \"a\" { host = {a, \"*.b\"} path = \"/{x}/{y...}\" methods = {GET, POST}\n"
-        "upstream = u rewrite = \"/{y}/{x}{path}\" timeout = 1s body_bytes = 0\n"
+        "upstream = u rewrite = \"/{y}/{x}{path}\" timeout = 1s retry = any body_bytes = 0\n"
         "request_headers { set = {\"A: {x} {header:B}\", \"C:\"} add = \"D: {{x}\" }\n"
         "response_headers { remove = {E, F} } access_log = false }\n"
         "route \"b\" { path = \"/s/{x}\" upstream = u strip_prefix = /s }\n",

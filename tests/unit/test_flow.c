@@ -262,10 +262,38 @@ static void what_cannot_be_held_for_want_of_memory(void **state)
     assert_string_equal(sink.log, "hello");
 }
 
+static void the_owner_says_how_much_is_held(void **state)
+{
+    (void)state;
+    flow.hold_max = 10;
+    flow_connect(&flow, &sink.leg);
+    body("0123456789");
+    assert_true(flow.holds);
+    body("x");
+    assert_false(flow.holds);
+    assert_int_equal(flow.held_bytes, 0);
+}
+
+static void what_is_held_moves_along(void **state)
+{
+    (void)state;
+    struct flow moved;
+    flow_move(&moved, &flow); /* nothing held: it begins in the new place */
+    assert_ptr_equal(moved.last, &moved.first);
+    body("held");
+    flow_move(&moved, &flow);
+    flow_connect(&moved, &sink.leg);
+    assert_string_equal(sink.log, "held");
+    flow_drop(&moved);
+    flow_init(&flow, &source.leg, true); /* it was given away */
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        T(the_owner_says_how_much_is_held),
+        T(what_is_held_moves_along),
         T(bytes_pass_and_the_end_behind_them),
         T(what_comes_early_is_held),
         T(an_early_end_is_held_too),

@@ -16,6 +16,7 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_null(route->strip_prefix);
     assert_int_equal(route->rewrite.count, 0);
     assert_int_equal(route->timeout, 0);
+    assert_int_equal(route->retry, ROUTE_RETRY_IDEMPOTENT);
     assert_true(route->body_bytes == UINT64_MAX);
     assert_true(route->access_log);
     conf_free(conf);
@@ -66,6 +67,9 @@ static void checks_hosts_methods_and_numbers(void **state)
         {"methods = {GET, GET}", "route.methods has \"GET\" twice"},
         {"listener = {l, l}", "route.listener has \"l\" twice"},
         {"timeout = 24h", NULL},
+        {"retry = any", NULL},
+        {"retry = never", NULL},
+        {"retry = all", "route.retry is all, expected idempotent, any or never"},
         {"timeout = 25h", "route.timeout is 25h"},
         {"body_bytes = 1048576g", NULL},
         {"body_bytes = 1x", "route.body_bytes is 1x"},
@@ -125,6 +129,7 @@ static void has_exactly_one_action(void **state)
         {"route \"r\" { upstream = u split { u = 1 } respond { } redirect { to = / } }",
          "has all four of"},
         {"route \"r\" { upstream = u respond { } redirect { to = / } }", "has three of"},
+        {"route \"r\" { respond { } retry = any }", "route.retry has no effect with respond"},
         {"route \"r\" { respond { } timeout = 1s }",
          "route.timeout has no effect with respond"},
         {"route \"r\" { redirect { to = / } rewrite = / }",

@@ -31,6 +31,8 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(upstream->retry.attempts, 1);
     assert_int_equal(upstream->retry.budget_permille, 200);
     assert_int_equal(upstream->retry.on, RETRY_CONNECT | RETRY_RESET);
+    assert_int_equal(upstream->retry.try_timeout, 0);
+    assert_int_equal(upstream->retry.body_bytes, 65536);
     conf_free(conf);
 }
 
@@ -47,7 +49,8 @@ static void takes_every_option(void **state)
                 "lifetime = 13ms }\n"
                 "timeouts { connect = 1ms response = 2ms idle = 3ms total = 4ms queue = 5ms }\n"
                 "breaker { pending = 6 requests = 7 }\n"
-                "retry { attempts = 3 budget = 2.5% on = {timeout, 502, 503, 504} } }");
+                "retry { attempts = 3 budget = 2.5% on = {timeout, 502, 503, 504}\n"
+                "try_timeout = 8ms body_bytes = 9k } }");
     const struct conf_upstream *upstream = &conf->upstreams[0];
     assert_int_equal(upstream->server_count, 3);
     assert_int_equal(upstream->servers[0].weight, 1000);
@@ -73,6 +76,8 @@ static void takes_every_option(void **state)
     assert_int_equal(upstream->retry.attempts, 3);
     assert_int_equal(upstream->retry.budget_permille, 25);
     assert_int_equal(upstream->retry.on, RETRY_TIMEOUT | RETRY_502 | RETRY_503 | RETRY_504);
+    assert_int_equal(upstream->retry.try_timeout, 8);
+    assert_int_equal(upstream->retry.body_bytes, 9 * 1024);
     conf_free(conf);
 }
 
@@ -163,6 +168,9 @@ static void checks_the_ends_of_every_range(void **state)
         {"retry { budget = 100% }", NULL},
         {"retry { budget = 101% }", "retry.budget is 101%, expected a share from 0% to 100%"},
         {"retry { budget = 20 }", "retry.budget is 20, expected a share"},
+        {"retry { on = timeout try_timeout = 24h body_bytes = 1m }", NULL},
+        {"retry { try_timeout = 1s }", "retry.try_timeout ends tries that retry.on does not"},
+        {"retry { body_bytes = 1025k }", "retry.body_bytes is 1025k, expected a size"},
         {"retry { on = 500 }", "retry.on has \"500\", expected connect, reset, timeout"},
         {"server \"b:1\" { weight = 0 }", "server.weight is 0, expected 1 to 1000"},
         {"server \"b:1\" { weight = 1001 }", "server.weight is 1001, expected 1 to 1000"},
