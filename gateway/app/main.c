@@ -7,6 +7,7 @@
 #include <ares.h>
 #include <event2/event.h>
 #include <jansson.h>
+#include <nghttp2/nghttp2.h>
 
 #include "app/explain.h"
 #include "app/gateway.h"
@@ -48,8 +49,9 @@ static void print_version(bool all)
 #else
     printf("compiler gcc %s\n", __VERSION__);
 #endif
-    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\npcre2 %s\n", event_get_version(),
-           ares_version(NULL), POSTERN_CONFUSE, jansson_version_str(), POSTERN_PCRE2);
+    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\nnghttp2 %s\npcre2 %s\n",
+           event_get_version(), ares_version(NULL), POSTERN_CONFUSE, jansson_version_str(),
+           nghttp2_version(0)->version_str, POSTERN_PCRE2);
 }
 
 static void print_faults(const struct conf_faults *faults, const char *kind)

@@ -11,17 +11,43 @@
 #define CUT_MS          500 /* for the last answers to arrive, when time is up */
 #define LOG_RING        (1u << 20)
 
-/* One client's connection. */
+/* One client's connection. It begins as HTTP/1; what its first bytes say may make it HTTP/2. */
 struct downstream {
-    struct h1_server server;
+    union {
+        struct stream stream;
+        struct h1_server h1;
+        struct h2_server h2;
+    };
+    bool is_h2;
+    struct downstream *next, **prev;
     struct acceptor *acceptor;
     struct peer peer;
     struct addr *destination; /* what peer's points to */
 };
 
-static struct downstream *downstream_of(struct h1_server *server)
+_Static_assert(offsetof(struct h1_server, stream) == 0, "see on_http2");
+_Static_assert(offsetof(struct h2_server, stream) == 0, "see on_http2");
+
+/* `server`: the HTTP/1 or the HTTP/2 one. */
+static struct downstream *downstream_of(void *server)
 {
-    return (struct downstream *)((char *)server - offsetof(struct downstream, server));
+    return server; /* it is the first member */
+}
+
+static void downstream_drain(struct downstream *down)
+{
+    if (down->is_h2)
+        h2_server_drain(&down->h2);
+    else
+        h1_server_drain(&down->h1);
+}
+
+static void downstream_close(struct downstream *down)
+{
+    if (down->is_h2)
+        h2_server_close(&down->h2);
+    else
+        h1_server_close(&down->h1);
 }
 
 /* ---- acceptors ---- */
@@ -62,34 +88,27 @@ static void end_if_drained(struct worker *worker)
         loop_stop(&worker->loop);
 }
 
-static const struct h1_server_config *on_config(struct h1_server *server)
+static bool begin(struct downstream *down, struct leg *leg)
 {
-    return &downstream_of(server)->acceptor->config;
-}
-
-static bool on_begin(struct h1_server *server, struct leg *leg)
-{
-    struct downstream *down = downstream_of(server);
     struct acceptor *acceptor = down->acceptor;
     struct context *cx = &acceptor->worker->cx;
     return exchange_begin(cx, acceptor->view ? acceptor->view : cx->view, leg, &down->peer,
                           acceptor->listener);
 }
 
-static void on_closed(struct h1_server *server)
+static void closed(struct downstream *down)
 {
-    struct acceptor *acceptor = downstream_of(server)->acceptor;
-    *server->prev = server->next;
-    if (server->next)
-        server->next->prev = server->prev;
+    struct acceptor *acceptor = down->acceptor;
+    *down->prev = down->next;
+    if (down->next)
+        down->next->prev = down->prev;
     acceptor->worker->connection_count--;
     series_add(acceptor->gauge, (uint64_t)-1);
 }
 
-/* Behind on_closed, at the end of the turn: nothing looks at the connection any more. */
-static void on_bury(struct h1_server *server)
+/* Behind `closed`, at the end of the turn: nothing looks at the connection any more. */
+static void bury(struct downstream *down)
 {
-    struct downstream *down = downstream_of(server);
     struct acceptor *acceptor = down->acceptor;
     struct worker *worker = acceptor->worker;
     slab_give(&worker->destinations, down->destination);
@@ -100,11 +119,80 @@ static void on_bury(struct h1_server *server)
     end_if_drained(worker);
 }
 
+static const struct h1_server_config *on_h2_config(struct h2_server *server)
+{
+    return &downstream_of(server)->acceptor->config;
+}
+
+static bool on_h2_begin(struct h2_server *server, struct leg *leg)
+{
+    return begin(downstream_of(server), leg);
+}
+
+static void on_h2_flood(struct h2_server *server, enum h2_flood kind)
+{
+    struct acceptor *acceptor = downstream_of(server)->acceptor;
+    struct context *cx = &acceptor->worker->cx;
+    const struct view *view = acceptor->view ? acceptor->view : cx->view;
+    unsigned labels[4] = {view->snapshot->listener_names[acceptor->listener], kind};
+    series_add(metrics_series(cx->metrics, METRIC_HTTP2_FLOODS, labels), 1);
+}
+
+static void on_h2_closed(struct h2_server *server)
+{
+    closed(downstream_of(server));
+}
+
+static void on_h2_bury(struct h2_server *server)
+{
+    bury(downstream_of(server));
+}
+
+static const struct h2_server_ops h2_ops = {
+    .config = on_h2_config,
+    .on_begin = on_h2_begin,
+    .on_flood = on_h2_flood,
+    .on_closed = on_h2_closed,
+    .bury = on_h2_bury,
+};
+
+static const struct h1_server_config *on_config(struct h1_server *server)
+{
+    return &downstream_of(server)->acceptor->config;
+}
+
+static bool on_begin(struct h1_server *server, struct leg *leg)
+{
+    return begin(downstream_of(server), leg);
+}
+
+static void on_closed(struct h1_server *server)
+{
+    closed(downstream_of(server));
+}
+
+static void on_bury(struct h1_server *server)
+{
+    bury(downstream_of(server));
+}
+
+static void on_http2(struct h1_server *server)
+{
+    struct downstream *down = downstream_of(server);
+    struct worker *worker = down->acceptor->worker;
+    bool closing = server->closing;
+    down->is_h2 = true;
+    h2_server_open(&down->h2, &worker->h2, &h2_ops, worker);
+    if (closing)
+        h2_server_drain(&down->h2);
+}
+
 static const struct h1_server_ops server_ops = {
     .config = on_config,
     .on_begin = on_begin,
     .on_closed = on_closed,
     .bury = on_bury,
+    .on_http2 = on_http2,
 };
 
 void worker_count_connection(struct acceptor *acceptor)
@@ -148,19 +236,19 @@ static struct downstream *open_connection(struct acceptor *acceptor, int fd, str
     }
     down->acceptor = acceptor;
     down->peer.destination = down->destination = NULL;
-    down->peer.stream = &down->server.stream;
+    down->peer.stream = &down->stream;
+    down->is_h2 = false;
     down->peer.tls = tls;
     set_peer(down, addr);
-    if (h1_server_open(&down->server, &worker->loop, fd, tls, &server_ops, worker) < 0) {
+    if (h1_server_open(&down->h1, &worker->loop, fd, tls, &server_ops, worker) < 0) {
         slab_give(&worker->downstreams, down);
         return NULL;
     }
-    struct h1_server *server = &down->server;
-    server->next = worker->connections;
-    if (server->next)
-        server->next->prev = &server->next;
-    server->prev = &worker->connections;
-    worker->connections = server;
+    down->next = worker->connections;
+    if (down->next)
+        down->next->prev = &down->next;
+    down->prev = &worker->connections;
+    worker->connections = down;
     return down;
 }
 
@@ -175,7 +263,7 @@ void worker_serve(struct acceptor *acceptor, int fd, struct tls *tls, const stru
     }
     down->peer.destination = down->destination = destination;
     if (acceptor->fd < 0) /* its listener has gone meanwhile */
-        h1_server_drain(&down->server);
+        downstream_drain(down);
 }
 
 const char *worker_listener_name(const struct acceptor *acceptor)
@@ -290,6 +378,8 @@ static void configure_acceptor(struct acceptor *acceptor, const char *name)
     acceptor->config = (struct h1_server_config){
         .limits = {conf->limits.header_bytes, conf->limits.headers, conf->limits.target_bytes},
         .requests = conf->limits.requests_per_connection,
+        .http2 = conf->http2,
+        .streams = conf->limits.streams,
         .timeouts = {conf->timeouts.header, conf->timeouts.body, conf->timeouts.idle,
                      conf->timeouts.write, conf->timeouts.rate, conf->timeouts.rate_window},
     };
@@ -306,11 +396,11 @@ static void close_acceptor(struct acceptor *acceptor)
     deadline_off(&acceptor->retry_due);
     close(acceptor->fd);
     acceptor->fd = -1;
-    struct h1_server *next;
-    for (struct h1_server *server = acceptor->worker->connections; server; server = next) {
-        next = server->next;
-        if (downstream_of(server)->acceptor == acceptor)
-            h1_server_drain(server);
+    struct downstream *next;
+    for (struct downstream *down = acceptor->worker->connections; down; down = next) {
+        next = down->next;
+        if (down->acceptor == acceptor)
+            downstream_drain(down);
     }
     acceptor_free_if_done(acceptor);
 }
@@ -371,25 +461,32 @@ static void do_switch(struct worker *worker, struct worker_port *ports, size_t c
     worker->ops->on_switched(worker);
 }
 
+static void fail_draining(struct leg *leg)
+{
+    exchange_fail(leg->owner, &(struct leg_fault){.reason = R_DRAINING});
+}
+
 /* Time is up. First what has no answer yet gets one that says why; then everything ends. */
 static void on_drain_due(struct deadline *deadline)
 {
     struct worker *worker =
         (struct worker *)((char *)deadline - offsetof(struct worker, drain_due));
-    struct h1_server *next;
+    struct downstream *next;
     if (worker->drain_step++ == 0) {
-        for (struct h1_server *server = worker->connections; server; server = next) {
-            next = server->next;
-            if (server->leg.events)
-                exchange_fail(server->leg.owner, &(struct leg_fault){.reason = R_DRAINING});
+        for (struct downstream *down = worker->connections; down; down = next) {
+            next = down->next;
+            if (down->is_h2)
+                h2_server_each(&down->h2, fail_draining);
+            else if (down->h1.leg.events)
+                fail_draining(&down->h1.leg);
             else
-                h1_server_close(server);
+                h1_server_close(&down->h1);
         }
         loop_deadline(&worker->loop, &worker->drain_due, CUT_MS);
         return;
     }
     while (worker->connections)
-        h1_server_close(worker->connections);
+        downstream_close(worker->connections);
     end_if_drained(worker);
 }
 
@@ -516,6 +613,8 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
     rc = context_init(&worker->cx, &worker->loop, index, count, metrics);
     worker->cx.owner = worker;
     if (rc == 0)
+        rc = h2_kit_init(&worker->h2, &worker->loop);
+    if (rc == 0)
         rc = -pthread_create(&worker->thread, NULL, worker_main, worker);
     if (rc < 0)
         loop_done(&worker->loop);
@@ -529,6 +628,7 @@ void worker_join(struct worker *worker)
     loop_discard(&worker->loop, drop_letter);
     shakes_done(&worker->shakes);
     loop_done(&worker->loop); /* buries pools and connections, whose memory the slabs own */
+    h2_kit_done(&worker->h2);
     slab_done(&worker->downstreams);
     slab_done(&worker->arrivals);
     slab_done(&worker->destinations);

@@ -6,11 +6,12 @@
 #ifndef POSTERN_APP_WORKER_H
 #define POSTERN_APP_WORKER_H
 
-#include "http/h1_server.h"
+#include "http/h2_server.h"
 #include "net/shake.h"
 #include "proxy/exchange.h"
 
 struct worker;
+struct downstream; /* a client's connection */
 
 struct worker_ops {
     void (*on_warm)(struct worker *worker);     /* what was prepared is ready */
@@ -50,11 +51,12 @@ struct worker {
     pthread_t thread;
     struct loop loop;
     struct context cx;
+    struct h2_kit h2;
     const struct worker_ops *ops;
     void *owner;
     unsigned index;
     struct acceptor *acceptors;
-    struct h1_server *connections;
+    struct downstream *connections;
     uint32_t connection_count;
     struct arrival *arriving; /* whose PROXY header or TLS handshake is awaited */
     struct shakes shakes;

@@ -71,10 +71,11 @@ struct conf_listener {
     size_t trusted_count;
     unsigned forwarded;  /* enum conf_forwarded bits */
     bool proxy_protocol; /* every connection begins with a PROXY header */
+    bool http2;
     struct {
         uint32_t header_bytes, headers, target_bytes;
         uint64_t body_bytes;
-        uint32_t connections, requests_per_connection;
+        uint32_t connections, requests_per_connection, streams;
     } limits;
     struct {
         uint32_t header, body, idle, write;

@@ -151,15 +151,18 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
         fputs(i ? ", " : "", out);
         put_range(out, &listener->trusted[i]);
     }
-    fprintf(out, "}\n  forwarded = %s\n  proxy_protocol = %s",
-            forwarded[listener->forwarded - 1], listener->proxy_protocol ? "true" : "false");
+    fprintf(out, "}\n  forwarded = %s\n  proxy_protocol = %s\n  http2 = %s",
+            forwarded[listener->forwarded - 1], listener->proxy_protocol ? "true" : "false",
+            listener->http2 ? "true" : "false");
     fputs("\n  limits {\n    ", out);
     put_size(out, "header_bytes", listener->limits.header_bytes);
     fprintf(out, "    headers = %u\n    ", listener->limits.headers);
     put_size(out, "target_bytes", listener->limits.target_bytes);
     put_size(out, "    body_bytes", listener->limits.body_bytes);
-    fprintf(out, "    connections = %u\n    requests_per_connection = %u\n  }\n  timeouts {\n",
-            listener->limits.connections, listener->limits.requests_per_connection);
+    fprintf(out, "    connections = %u\n    requests_per_connection = %u\n    streams = %u\n",
+            listener->limits.connections, listener->limits.requests_per_connection,
+            listener->limits.streams);
+    fputs("  }\n  timeouts {\n", out);
     put_time(out, "    header", listener->timeouts.header);
     put_time(out, "    body", listener->timeouts.body);
     put_time(out, "    idle", listener->timeouts.idle);

@@ -38,6 +38,7 @@ static cfg_opt_t listener_limits[] = {
     ONE("body_bytes"),
     ONE("connections"),
     ONE("requests_per_connection"),
+    ONE("streams"),
     CFG_END(),
 };
 
@@ -69,6 +70,7 @@ static const cfg_opt_t listener[] = {
     LIST("trusted_proxies"),
     ONE("forwarded"),
     ONE("proxy_protocol"),
+    ONE("http2"),
     SECTION("limits", listener_limits),
     SECTION("timeouts", listener_timeouts),
     SECTION("paths", paths),

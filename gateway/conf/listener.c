@@ -58,6 +58,7 @@ static void limits_compile(struct load *load, cfg_t *sec, struct conf_listener *
     value_number(load, sec, "connections", 0, 10000000, &ret->limits.connections);
     value_number(load, sec, "requests_per_connection", 0, 1000000000,
                  &ret->limits.requests_per_connection);
+    value_number(load, sec, "streams", 0, 100000, &ret->limits.streams);
 }
 
 static void timeouts_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
@@ -86,6 +87,8 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
     ret->limits.headers = 100;
     ret->limits.target_bytes = 8 * 1024;
     ret->limits.body_bytes = 10u << 20;
+    ret->limits.streams = 128;
+    ret->http2 = true;
     ret->timeouts.header = 10000;
     ret->timeouts.body = 30000;
     ret->timeouts.idle = 60000;
@@ -96,6 +99,7 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
     listen_compile(load, sec, ret);
     trusted_compile(load, sec, ret);
     forwarded_compile(load, sec, ret);
+    value_bool(load, sec, "http2", &ret->http2);
     if ((sub = value_section(sec, "limits")))
         limits_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))

@@ -609,33 +609,9 @@ int h1_parse_response(const char *p, size_t n, const struct h1_limits *limits,
     return 0;
 }
 
-/* RFC 9110 6.5.1. Names are compared with "_" and "." read as "-", as CGI and its heirs do. */
 static bool is_wrong_in_trailer(const struct field *field)
 {
-    static const char *const others[] = {
-        "age",           "cache-control",    "content-range",
-        "expires",       "if-match",         "if-modified-since",
-        "if-none-match", "if-range",         "if-unmodified-since",
-        "max-forwards",  "pragma",           "range",
-        "retry-after",   "set-cookie",       "vary",
-        "warning",       "www-authenticate", "x-api-key",
-        "x-real-ip",
-    };
-    char folded[32];
-    size_t n = field->name.n;
-
-    if (n > sizeof(folded))
-        return false; /* longer than any of them */
-    for (size_t i = 0; i < n; i++) {
-        char c = field->name.p[i];
-        folded[i] = c == '_' || c == '.' ? '-' : c;
-    }
-    if (field_id_of((struct str){folded, n}) != F_OTHER)
-        return true;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (str_eq_nocase((struct str){folded, n}, str_of(others[i])))
-            return true;
-    return false;
+    return head_is_wrong_in_trailer(field->name);
 }
 
 int h1_parse_trailers(const char *p, size_t n, bool request, const struct h1_limits *limits,

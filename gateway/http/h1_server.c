@@ -68,40 +68,11 @@ void h1_server_linger(struct h1_server *server)
 
 /* ---- how fast ---- */
 
-static uint32_t in_ms(uint64_t ns)
+static struct pace_limits in_limits(struct h1_server *server)
 {
-    return (uint32_t)(ns / NS_PER_MS);
-}
-
-static void pace_begin(struct pace *pace, uint64_t now, uint64_t total)
-{
-    *pace = (struct pace){total, in_ms(now), in_ms(now)};
-}
-
-/* How many ms may pass until the next look, 0: for ever. `still`: the most without a byte. */
-static uint64_t pace_wait(uint64_t still, uint64_t quiet, uint64_t age,
-                          const struct h1_server_config *config)
-{
-    uint64_t wait = still ? still - quiet : 0;
-    uint64_t left = config->timeouts.rate_window - age;
-    return config->timeouts.rate && (!wait || left < wait) ? left : wait;
-}
-
-/* As above; -1: nothing moved for `still` ms, or too little in a window. */
-static int64_t pace_check(struct pace *pace, uint64_t now, uint64_t total, uint32_t still,
-                          const struct h1_server_config *config)
-{
-    uint32_t ms = in_ms(now), quiet = ms - pace->moved_at, age = ms - pace->window_at;
-    if (still && quiet >= still)
-        return -1;
-    if (config->timeouts.rate && age >= config->timeouts.rate_window) {
-        if ((total - pace->window_bytes) * 1000 < (uint64_t)config->timeouts.rate * age)
-            return -1;
-        pace->window_at = ms;
-        pace->window_bytes = total;
-        age = 0;
-    }
-    return (int64_t)pace_wait(still, quiet, age, config);
+    const struct h1_server_config *config = server->ops->config(server);
+    return (struct pace_limits){config->timeouts.body, config->timeouts.rate,
+                                config->timeouts.rate_window};
 }
 
 /* ---- the request arrives ---- */
@@ -194,9 +165,47 @@ static void take_head(struct h1_server *server, size_t n)
         request_complete(server, NULL);
 }
 
+/* Whether the connection begins as HTTP/2 does, as far as it has come (RFC 9113 3.4); with
+ * TLS its handshake has settled that. */
+static bool is_http2(const struct h1_server *server, struct str in)
+{
+    static const struct str preface = STR(HTTP2_PREFACE);
+    size_t n = in.n < preface.n ? in.n : preface.n;
+    if (server->requests || !n)
+        return false;
+    if (server->stream.tls)
+        return str_eq(stream_protocol(&server->stream), STR("h2"));
+    return memcmp(in.p, preface.p, n) == 0;
+}
+
+static void await_head(struct h1_server *server, const struct h1_server_config *config)
+{
+    if (server->state != SERVER_IDLE)
+        return;
+    server->state = SERVER_HEAD;
+    server->scan = (struct h1_scan){0};
+    loop_deadline(server->stream.loop, &server->read_due, config->timeouts.header);
+}
+
+/* Another codec takes the stream over, as it is. */
+static void hand_over(struct h1_server *server)
+{
+    deadline_end(&server->stream.loop->wheel, &server->read_due);
+    deadline_end(&server->stream.loop->wheel, &server->write_due);
+    loop_cancel(server->stream.loop, &server->turn);
+    server->ops->on_http2(server);
+}
+
 static bool read_head(struct h1_server *server)
 {
     struct str in = stream_unread(&server->stream);
+    const struct h1_server_config *config = server->ops->config(server);
+    if (config->http2 && is_http2(server, in)) {
+        await_head(server, config);
+        if (in.n >= sizeof(HTTP2_PREFACE) - 1 || server->stream.tls)
+            hand_over(server);
+        return false;
+    }
     size_t empty = h1_skip_empty(in.p, in.n);
     if (server->state == SERVER_IDLE && empty) {
         stream_skip(&server->stream, empty);
@@ -210,12 +219,7 @@ static bool read_head(struct h1_server *server)
     }
     if (!in.n || (server->state == SERVER_IDLE && in.n == 1 && in.p[0] == '\r'))
         return false;
-    const struct h1_server_config *config = server->ops->config(server);
-    if (server->state == SERVER_IDLE) {
-        server->state = SERVER_HEAD;
-        server->scan = (struct h1_scan){0};
-        loop_deadline(server->stream.loop, &server->read_due, config->timeouts.header);
-    }
+    await_head(server, config);
     struct h1_fault fault = {0};
     long n = h1_head_end(&server->scan, true, in.p, in.n, &config->limits, &fault);
     if (n < 0)
@@ -238,10 +242,10 @@ static bool deliver_body(struct h1_server *server, size_t n)
 
 void h1_server_await_body(struct h1_server *server)
 {
-    const struct h1_server_config *config = server->ops->config(server);
-    pace_begin(&server->in, server->stream.loop->now, server->stream.read_total);
-    loop_deadline(server->stream.loop, &server->read_due,
-                  pace_wait(config->timeouts.body, 0, 0, config));
+    struct loop *loop = server->stream.loop;
+    struct pace_limits limits = in_limits(server);
+    loop_deadline(loop, &server->read_due,
+                  pace_begin(&server->in, loop->now, server->stream.read_total, &limits));
 }
 
 static void read_trailers(struct h1_server *server)
@@ -293,7 +297,7 @@ static void read_chunked(struct h1_server *server)
         if (server->chunk.state == CHUNK_TRAILERS)
             server->scan = (struct h1_scan){.lines = 1}; /* no first line among trailers */
         stream_skip(&server->stream, (size_t)n - data.n);
-        server->in.moved_at = in_ms(server->stream.loop->now);
+        server->in.moved_at = pace_ms(server->stream.loop->now);
         if (data.n && !deliver_body(server, data.n))
             return;
     }
@@ -307,7 +311,7 @@ static void read_length(struct h1_server *server)
     if (n > server->body_left)
         n = (size_t)server->body_left;
     server->body_left -= n;
-    server->in.moved_at = in_ms(server->stream.loop->now);
+    server->in.moved_at = pace_ms(server->stream.loop->now);
     if (deliver_body(server, n) && !server->body_left)
         request_complete(server, NULL);
 }
@@ -422,11 +426,19 @@ static uint64_t taken_by_peer(const struct stream *stream)
     return stream->written_total - stream_unacked(stream);
 }
 
-/* A kernel that holds much says for long that it takes no more, while the peer reads. */
-static uint64_t write_look_ms(struct h1_server *server)
+static struct pace_limits out_limits(struct h1_server *server)
 {
     const struct h1_server_config *config = server->ops->config(server);
-    return pace_wait(config->timeouts.write ? config->timeouts.write / 4 + 1 : 0, 0, 0, config);
+    return (struct pace_limits){config->timeouts.write, config->timeouts.rate,
+                                config->timeouts.rate_window};
+}
+
+/* A kernel that holds much says for long that it takes no more, while the peer reads. */
+static uint64_t write_look_ms(struct pace_limits limits)
+{
+    if (limits.still)
+        limits.still = limits.still / 4 + 1;
+    return pace_wait(&limits, 0, 0);
 }
 
 static void on_pending(struct stream *stream)
@@ -434,9 +446,10 @@ static void on_pending(struct stream *stream)
     struct h1_server *server = server_of_stream(stream);
     if (!deadline_is_on(&server->write_due)) {
         uint64_t taken = taken_by_peer(stream);
-        pace_begin(&server->out, stream->loop->now, taken);
+        struct pace_limits limits = out_limits(server);
+        pace_begin(&server->out, stream->loop->now, taken, &limits);
         server->taken = (uint32_t)taken;
-        loop_deadline(stream->loop, &server->write_due, write_look_ms(server));
+        loop_deadline(stream->loop, &server->write_due, write_look_ms(limits));
     }
     if (stream->pending < LEG_LOW && server->leg.events)
         server->leg.events->on_room(&server->leg);
@@ -483,9 +496,9 @@ static void probe(struct h1_server *server)
 
 static void look_at_body(struct h1_server *server)
 {
-    const struct h1_server_config *config = server->ops->config(server);
-    int64_t wait = pace_check(&server->in, server->stream.loop->now, server->stream.read_total,
-                              config->timeouts.body, config);
+    struct pace_limits limits = in_limits(server);
+    int64_t wait =
+        pace_check(&server->in, server->stream.loop->now, server->stream.read_total, &limits);
     if (wait >= 0)
         loop_deadline(server->stream.loop, &server->read_due, (uint64_t)wait);
     else
@@ -510,14 +523,14 @@ static void on_write_due(struct deadline *deadline)
 {
     struct h1_server *server =
         (struct h1_server *)((char *)deadline - offsetof(struct h1_server, write_due));
-    const struct h1_server_config *config = server->ops->config(server);
+    struct pace_limits limits = out_limits(server);
     struct loop *loop = server->stream.loop;
     uint64_t taken = taken_by_peer(&server->stream);
     if ((uint32_t)taken != server->taken)
-        server->out.moved_at = in_ms(loop->now);
+        server->out.moved_at = pace_ms(loop->now);
     server->taken = (uint32_t)taken;
-    if (pace_check(&server->out, loop->now, taken, config->timeouts.write, config) >= 0)
-        loop_deadline(loop, &server->write_due, write_look_ms(server));
+    if (pace_check(&server->out, loop->now, taken, &limits) >= 0)
+        loop_deadline(loop, &server->write_due, write_look_ms(limits));
     else
         h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
 }

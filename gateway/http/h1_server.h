@@ -13,11 +13,17 @@
 #include "http/h1_chunk.h"
 #include "http/h1_parse.h"
 #include "http/leg.h"
+#include "http/pace.h"
 #include "net/stream.h"
 
-/* Read anew for every request, so that a reload reaches living connections. */
+#define HTTP2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+/* Read anew for every request, so that a reload reaches living connections. Connections of
+ * HTTP/2 have the same. */
 struct h1_server_config {
     struct h1_limits limits;
+    bool http2;        /* a connection may begin with HTTP/2's preface */
+    uint32_t streams;  /* HTTP/2: requests at a time; 0: no limit */
     uint32_t requests; /* per connection; 0: no limit */
     struct {
         uint32_t header, body, idle, write; /* ms, 0: none */
@@ -36,6 +42,10 @@ struct h1_server_ops {
     /* The connection is closed; its memory goes at the end of the turn (bury). */
     void (*on_closed)(struct h1_server *server);
     void (*bury)(struct h1_server *server);
+    /* With config->http2: the client speaks HTTP/2. The owner makes something else of the
+     * stream, which stays where it is with all that is unread; the rest of the server is dead.
+     */
+    void (*on_http2)(struct h1_server *server);
 };
 
 enum server_state {
@@ -50,20 +60,13 @@ enum server_state {
     SERVER_CLOSED,
 };
 
-/* How fast bytes come or go, looked at when a deadline is due: on the way they cost a store. */
-struct pace {
-    uint64_t window_bytes;        /* the total when the window began */
-    uint32_t window_at, moved_at; /* that moment, and the last byte's; ms, which may wrap */
-};
-
 enum server_answer { ANSWER_NONE, ANSWER_HEAD, ANSWER_ENDED, ANSWER_ABORTED };
 
 struct h1_server {
-    struct stream stream;
+    struct stream stream; /* first: see on_http2 */
     struct leg leg;
     const struct h1_server_ops *ops;
     void *owner;
-    struct h1_server *next, **prev; /* the owner's list */
     enum server_state state;
     enum server_answer answer;
     bool keep_alive; /* of this request */

@@ -411,3 +411,31 @@ bool head_is_authority(struct str s)
     return *p == ':' && end - p <= 6 &&
            str_to_u64((struct str){p + 1, (size_t)(end - p - 1)}, UINT16_MAX, &port) == 0;
 }
+
+bool head_is_wrong_in_trailer(struct str name)
+{
+    static const char *const others[] = {
+        "age",           "cache-control",    "content-range",
+        "expires",       "if-match",         "if-modified-since",
+        "if-none-match", "if-range",         "if-unmodified-since",
+        "max-forwards",  "pragma",           "range",
+        "retry-after",   "set-cookie",       "vary",
+        "warning",       "www-authenticate", "x-api-key",
+        "x-real-ip",
+    };
+    char folded[32];
+    size_t n = name.n;
+
+    if (n > sizeof(folded))
+        return false; /* longer than any of them */
+    for (size_t i = 0; i < n; i++) {
+        char c = name.p[i];
+        folded[i] = c == '_' || c == '.' ? '-' : c;
+    }
+    if (field_id_of((struct str){folded, n}) != F_OTHER)
+        return true;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (str_eq_nocase((struct str){folded, n}, str_of(others[i])))
+            return true;
+    return false;
+}

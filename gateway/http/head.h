@@ -87,6 +87,7 @@ struct head {
     uint64_t length; /* with has_length */
 
     uint8_t minor;   /* 0 or 1: the HTTP/1 minor version; 1 for HTTP/2 */
+    bool h2;         /* it came by HTTP/2 */
     bool keep_alive; /* this message lets its connection live on (RFC 9112 9.3) */
 
     /* request */
@@ -137,5 +138,8 @@ bool head_is_field_value(struct str s); /* HTAB, SP, VCHAR, obs-text; nothing el
 /* uri-host [":" port] (RFC 9110 7.2): reg-name of the usual bytes, IPv4, or [IPv6]; no
  * userinfo, no path. Empty is not valid. */
 bool head_is_authority(struct str s);
+/* Fields that frame, route, authenticate or steer are dropped from trailers (RFC 9110 6.5.1).
+ * Names are compared with "_" and "." read as "-", as CGI and its heirs do. */
+bool head_is_wrong_in_trailer(struct str name);
 
 #endif

@@ -31,6 +31,9 @@
     X(BAD_UPGRADE, 400, "bad_request.upgrade", "Malformed Upgrade")                            \
     X(BAD_TLS, 400, "bad_request.tls", "TLS on a plain HTTP port")                             \
     X(BAD_HTTP2, 400, "bad_request.http2", "HTTP/2 preface on an HTTP/1 listener")             \
+    X(BAD_FIELDS, 400, "bad_request.fields", "Fields that HTTP/2 does not allow")              \
+    X(BAD_FRAMES, 400, "bad_request.frames", "HTTP/2 protocol violated")                       \
+    X(CLIENT_FLOOD, 499, "client.flood", "HTTP/2 frames that serve no purpose, or attack")     \
     X(CLIENT_TIMEOUT_HEAD, 408, "client.timeout_head", "Request head took too long")           \
     X(CLIENT_TIMEOUT_BODY, 408, "client.timeout_body", "Request body took too long")           \
     X(CLIENT_TIMEOUT_WRITE, 499, "client.timeout_write", "Client does not read the answer")    \

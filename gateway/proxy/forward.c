@@ -467,7 +467,9 @@ static bool add_ours(struct exchange *ex, struct str host, const struct forwarde
            head_add_id(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&
            head_add_id(head, arena, F_TRACEPARENT, trace) == 0 &&
            head_add_id(head, arena, F_VIA,
-                       head->minor ? STR("1.1 postern") : STR("1.0 postern")) == 0;
+                       head->h2      ? STR("2.0 postern")
+                       : head->minor ? STR("1.1 postern")
+                                     : STR("1.0 postern")) == 0;
 }
 
 enum reason forward_request(struct exchange *ex)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "http/h2_guard.h"
 #include "http/leg.h"
 #include "http/reason.h"
 #include "proxy/proc.h"
@@ -127,6 +128,12 @@ static const struct family {
                                  {"listener", "direction"},
                                  "Body bytes received from (in) and sent to (out) clients.",
                                  NULL},
+    [METRIC_HTTP2_FLOODS] = {"postern_http2_floods_total",
+                             COUNTER,
+                             "lf",
+                             {"listener", "kind"},
+                             "HTTP/2 connections ended for what their clients overdid.",
+                             NULL},
     [METRIC_TLS_HANDSHAKES] = {"postern_tls_handshakes_total",
                                COUNTER,
                                "lh",
@@ -597,6 +604,9 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
         break;
     case 'd':
         fputs(directions[value & 1], out);
+        break;
+    case 'f':
+        fputs(value < H2_FLOOD_COUNT ? h2_flood_names[value] : "", out);
         break;
     case 'o':
         fputs(limits[value % FAULT_LIMITS], out);

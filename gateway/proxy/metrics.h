@@ -15,8 +15,8 @@
 
 /* The families and their labels in order; metrics.c has their names. Label values: an interned
  * name, enum method, a status code, enum reason, direction 0 in / 1 out, state 0 idle / 1
- * active, enum fault_limit, enum handshake; in the table there 'l', 'm', 'c', 'r', 'd', 's',
- * 'o', 'h'. */
+ * active, enum fault_limit, enum handshake, enum h2_flood; in the table there 'l', 'm', 'c',
+ * 'r', 'd', 's', 'o', 'h', 'f'. */
 enum metric {
     METRIC_REQUESTS,               /* listener, route, method, code */
     METRIC_RESPONSES,              /* route, reason */
@@ -33,6 +33,7 @@ enum metric {
     METRIC_DOWNSTREAM_CONNECTIONS, /* gauge: listener */
     METRIC_DOWNSTREAM_BYTES,       /* listener, direction */
     METRIC_TLS_HANDSHAKES,         /* listener, outcome */
+    METRIC_HTTP2_FLOODS,           /* listener, kind */
     METRIC_COUNT
 };
 

@@ -80,7 +80,9 @@ static void log_line(struct exchange *ex, uint64_t duration, uint64_t own)
     if (!access_wants(&ex->view->policy, &ex->cx->log_counter, &record))
         return;
     if (ex->head)
-        record.proto = ex->head->minor ? STR("HTTP/1.1") : STR("HTTP/1.0");
+        record.proto = ex->head->h2      ? STR("HTTP/2.0")
+                       : ex->head->minor ? STR("HTTP/1.1")
+                                         : STR("HTTP/1.0");
     record.user_agent = field_value(ex, F_USER_AGENT);
     if (ex->head && ex->view->policy.combined) {
         const struct field *referer = head_find_name(ex->head, STR("referer"));

@@ -43,7 +43,7 @@ CASES = {
     "version_12": (b"GET / HTTP/1.2\r\n" + H + b"\r\n", 505, "bad_request.version"),
     "not_http": (b"GET / HTXP/1.1\r\n" + H + b"\r\n", 400, "bad_request."),
     "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), 400, "bad_request.tls"),
-    "http2_preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "bad_request.http2"),
+    "http2_preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r_", 400, "bad_request.http2"),
     "upgrade_malformed": (b"GET / HTTP/1.1\r\n" + H + b"Connection: upgrade\r\nUpgrade: a b\r\n\r\n",
                           400, "bad_request.upgrade"),
 }

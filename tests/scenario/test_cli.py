@@ -119,7 +119,7 @@ def test_version():
     assert len(text.strip().splitlines()) == 1
     status, text, _ = run("-V")
     assert status == 0
-    for word in ("libevent", "confuse", "jansson", "pcre2"):
+    for word in ("libevent", "confuse", "jansson", "nghttp2", "pcre2"):
         assert word in text.lower()
     assert re.search(r"gcc|clang", text, re.I)
 

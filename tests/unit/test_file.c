@@ -16,7 +16,7 @@ static void names_the_file_that_cannot_be_read(void **state)
 static const char bad[] =
     "wrokers = 3\n"
     "workers = 0\n"
-    "listener \"a\" { listen = {\"127.0.0.1:80\", nonsense} http2 = true\n"
+    "listener \"a\" { listen = {\"127.0.0.1:80\", nonsense} quic = true\n"
     "  limits { header_bytes = 512 body_byts = 10m }\n"
     "}\n"
     "listener \"a\" { listen = \"127.0.0.1:80\" }\n"
@@ -31,7 +31,7 @@ static void reports_all_faults_in_one_go(void **state)
     static const char *const expected[] = {
         "t:1: unknown option \"wrokers\" in the top level, did you mean \"workers\"?",
         "t:2: workers is 0,",
-        "t:3: unknown option \"http2\" in listener",
+        "t:3: unknown option \"quic\" in listener",
         "t:3: listener.listen is nonsense,",
         "t:4: unknown option \"body_byts\" in limits, did you mean \"body_bytes\"?",
         "t:4: limits.header_bytes is 512,",

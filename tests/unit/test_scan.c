@@ -5,16 +5,16 @@ static void an_unknown_option_hides_no_other_fault(void **state)
     (void)state;
     expect_faults(
         "wrokers = 2\n"
-        "listener \"l\" { listen = \"127.0.0.1:1\" http2 = true\n"
-        "  limits { streams = 128 headers = 0 } plain = false\n"
+        "listener \"l\" { listen = \"127.0.0.1:1\" quic = true\n"
+        "  limits { gophers = 128 headers = 0 } plain = false\n"
         "  tls { certificate \"x\" { chain = \"a\" key = {b, c} } } }\n"
         "plugins { load = {\"/x.so\"} }\n"
         "quux(a, \"b\")\n"
         "quux += {1}\n"
         "drain_timeout = 25h\n",
         "t:1: unknown option \"wrokers\" in the top level, did you mean \"workers\"?\n"
-        "t:2: unknown option \"http2\" in listener\n"
-        "t:3: unknown option \"streams\" in limits\n"
+        "t:2: unknown option \"quic\" in listener\n"
+        "t:3: unknown option \"gophers\" in limits\n"
         "t:3: unknown option \"plain\" in listener\n"
         "t:3: limits.headers is 0, expected 1 to 1000\n"
         "t:4: unknown option \"tls\" in listener\n"

@@ -280,9 +280,9 @@ refuse("other", 400, "bad_request.tls", {
     "two_bytes": b"\x16\x03",
 })
 refuse("other", 400, "bad_request.http2", {
-    "preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "preface_settings": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-    "preface_half": b"PRI * HTTP/2.0\r\n",
+    "preface_wrong": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r_",
+    "preface_with_host": b"PRI * HTTP/2.0\r\nHost: a\r\n\r\n",
+    "preface_head_only": b"PRI * HTTP/2.0\r\n\r\n\r\n",
 })
 refuse("other", 400, "bad_request.target", {
     "proxy_v1": b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n" + get()
