@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/demand.h"
+
 #ifndef NDEBUG
 
 /* Calls left until one fails; 0: none does. Shared by all threads, so that N counts every
@@ -16,16 +18,9 @@ void mem_fail_at(unsigned long n)
     fail_in = n;
 }
 
-/* POSTERN_FAULT is a list, "alloc:7,short-read": the other words belong to net/. */
 __attribute__((constructor)) static void read_fault(void)
 {
-    struct str list = str_of(getenv("POSTERN_FAULT")), word;
-    uint64_t n;
-
-    while (str_next_token(&list, &word))
-        if (word.n > 6 && memcmp(word.p, "alloc:", 6) == 0 &&
-            str_to_u64((struct str){word.p + 6, word.n - 6}, UINT32_MAX, &n) == 0)
-            mem_fail_at((unsigned long)n);
+    mem_fail_at((unsigned long)demand("alloc"));
 }
 
 static bool must_fail(void)

@@ -1,6 +1,6 @@
 /* Reading and writing a connected socket: the two system calls under a stream, and where debug
- * builds make them fail as loopback never does (POSTERN_FAULT=short-read: one byte at a time;
- * =eagain: every other call finds the kernel not ready). */
+ * builds make them fail as loopback never does (POSTERN_FAULT=short-read: nearly always one
+ * byte at a time; =eagain: every other call finds the kernel not ready). */
 #ifndef POSTERN_NET_IO_H
 #define POSTERN_NET_IO_H
 

@@ -2,9 +2,10 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/demand.h"
 
 #define BACKLOG 8192 /* the kernel cuts it to net.core.somaxconn */
 
@@ -62,10 +63,8 @@ int sock_accept(int fd, int *ret_fd, struct addr *ret_peer)
 static bool is_refused_on_demand(void)
 {
     static _Thread_local unsigned calls;
-    const char *text = getenv("POSTERN_FAULT");
-    uint64_t n;
-    if (!text || strncmp(text, "connect:", 8) != 0 ||
-        str_to_u64(str_of(text + 8), UINT32_MAX, &n) < 0 || n == 0)
+    uint64_t n = demand("connect");
+    if (!n)
         return false;
     return ++calls % n == 0;
 }

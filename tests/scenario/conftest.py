@@ -15,6 +15,7 @@ route "all" { path = "/{rest...}"  upstream = app }
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: also runs under ThreadSanitizer")
+    config.addinivalue_line("markers", "undisturbed: counts what POSTERN_FAULT would change, or sets it itself")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,6 +25,7 @@ def test_round_robin_is_exact(gateway, backend):
     assert [app.count for app in apps] == [10] * 4
 
 
+@pytest.mark.undisturbed
 @pytest.mark.threads
 def test_round_robin_is_exact_over_workers_and_connections(gateway, backend):
     apps = [backend(f"b{i}") for i in range(3)]

@@ -7,6 +7,8 @@ from conftest import ONE
 from gateway import own_host
 from recorder import Recorder
 
+pytestmark = pytest.mark.undisturbed
+
 
 @pytest.fixture
 def talking(opened):

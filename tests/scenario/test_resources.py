@@ -82,6 +82,7 @@ def may_trace():
         sleeper.wait()
 
 
+@pytest.mark.undisturbed
 @pytest.mark.parametrize("connections", [1, 4])
 def test_a_request_costs_two_reads_and_two_writes(gateway, backend, tmp_path, connections):
     reason = may_trace()
