@@ -616,8 +616,11 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
         rc = h2_kit_init(&worker->h2, &worker->loop);
     if (rc == 0)
         rc = -pthread_create(&worker->thread, NULL, worker_main, worker);
-    if (rc < 0)
+    if (rc < 0) {
+        if (worker->cx.station)
+            station_close(worker->cx.station);
         loop_done(&worker->loop);
+    }
     return rc;
 }
 

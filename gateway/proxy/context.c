@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
+#include "proxy/call.h"
 #include "proxy/plugins.h"
 #include "proxy/shed.h"
 
@@ -11,9 +12,11 @@ int context_init(struct context *cx, struct loop *loop, unsigned index, unsigned
 {
     *cx = (struct context){.loop = loop, .index = index, .count = count, .metrics = metrics};
     slab_init(&cx->exchanges, sizeof(struct exchange), 1024);
+    calls_begin(cx);
     cx->station = station_open(loop, index, count, cx);
     if (!cx->station)
         return -ENOMEM;
+    cx->station->on_resume = plugins_resume;
     ssize_t n = getrandom(cx->random, sizeof(cx->random), 0);
     return n == sizeof(cx->random) ? 0 : -errno;
 }
@@ -346,6 +349,7 @@ void context_exchange_ended(struct context *cx, struct view *view)
 void context_done(struct context *cx)
 {
     struct view *view = cx->view;
+    calls_end(cx);
     if (view)
         tell_stop(cx, view);
     station_close(cx->station);

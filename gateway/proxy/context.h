@@ -57,7 +57,9 @@ struct context {
     struct postern_worker *station; /* this worker, to plugins */
     struct log_ring *ring;          /* NULL: no access log */
     uint32_t log_counter;
-    struct slab exchanges;
+    struct slab exchanges, calls;
+    struct call *calling; /* requests of plugins under way */
+    bool calls_over;
     uint64_t random[2];
     uint64_t date_s;
     char date[CLOCK_HTTP_LEN];

@@ -480,7 +480,7 @@ static enum reason reason_of(const struct postern_request *r, const char *name)
 static void api_answer(struct postern_request *r, const struct postern_answer *answer)
 {
     struct arena *arena = &r->ex->arena;
-    if (r->answered || (r->phase != PHASE_REQUEST && r->phase != PHASE_PREFLIGHT))
+    if (r->answered || r->ex->state != EX_PLUGINS)
         return;
     r->answered = true;
     r->status = answer->status >= 200 && answer->status <= 599 ? (uint16_t)answer->status : 500;
@@ -500,6 +500,18 @@ static void api_answer(struct postern_request *r, const struct postern_answer *a
             str_from(answer->headers[i].value), false);
 }
 
+/* ---- waiting ---- */
+
+static struct postern_token api_wait(struct postern_request *r)
+{
+    static const struct postern_token nowhere;
+    if (r->phase != PHASE_REQUEST || r->ex->state != EX_PLUGINS)
+        return nowhere;
+    if (!r->waiting)
+        r->waiting = station_wait(r->ex->cx->station, r, &r->token);
+    return r->waiting ? r->token : nowhere;
+}
+
 void plugin_request_fill(struct postern_api *api)
 {
     api->worker = api_worker;
@@ -517,4 +529,5 @@ void plugin_request_fill(struct postern_api *api)
     api->alloc = api_alloc;
     api->slot = api_slot;
     api->answer = api_answer;
+    api->wait = api_wait;
 }

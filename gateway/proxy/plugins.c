@@ -2,16 +2,20 @@
 
 #include <assert.h>
 
+#include "proxy/call.h"
 #include "proxy/reply.h"
 
 void plugins_init(void)
 {
     host_fill();
     station_fill(&host_api);
+    call_fill(&host_api);
     plugin_request_fill(&host_api);
 }
 
 /* ---- a request ---- */
+
+static void on_due(struct deadline *deadline);
 
 static struct postern_request *begin(struct exchange *ex, const struct phases *phases)
 {
@@ -23,6 +27,7 @@ static struct postern_request *begin(struct exchange *ex, const struct phases *p
     r->phases = phases;
     r->route = ex->match.route;
     r->last_kept = &r->kept;
+    deadline_init(&r->due, on_due);
     ex->plugged = r;
     return r;
 }
@@ -48,17 +53,31 @@ static void reply(struct postern_request *r)
     reply_plain(ex, r->status, r->type, r->body);
 }
 
+static void leave(struct postern_request *r)
+{
+    if (r->waiting)
+        station_leave(r->ex->cx->station, r->token);
+    r->waiting = false;
+}
+
 /* True: on to the next hook. */
 static bool heed(struct postern_request *r, enum postern_verdict verdict)
 {
     const struct instance *instance = r->phases->instances[r->at];
-    if (verdict == POSTERN_GO_ON && !r->answered)
-        return true;
+    if (verdict == POSTERN_WAIT && r->waiting && !r->answered) {
+        if (!r->timed)
+            loop_deadline(r->ex->cx->loop, &r->due, instance->deadline);
+        r->timed = true;
+        return false;
+    }
+    leave(r);
+    deadline_off(&r->due);
+    r->timed = false;
     if (r->answered) {
         reply(r);
         return false;
     }
-    if (instance->fail_open)
+    if (verdict == POSTERN_GO_ON || instance->fail_open)
         return true;
     refuse(r, R_PLUGIN_FAILED);
     return false;
@@ -74,6 +93,42 @@ static void run(struct postern_request *r)
             return;
     }
     exchange_go(r->ex);
+}
+
+void plugins_resume(void *waiter, void *result)
+{
+    struct postern_request *r = waiter;
+    const struct instance *instance = r->phases->instances[r->at];
+    enum postern_verdict (*hook)(void *, struct postern_request *, void *) =
+        instance->plugin->def.on_resume;
+    r->waiting = false;
+    if (!heed(r, hook ? hook(instance->self, r, result) : POSTERN_GO_ON))
+        return;
+    r->next++;
+    run(r);
+}
+
+/* Who is waited for hears once that nobody waits any more. */
+static void cancel(struct postern_request *r)
+{
+    const struct instance *instance = r->phases->instances[r->at];
+    leave(r);
+    if (instance->plugin->def.on_cancel)
+        instance->plugin->def.on_cancel(instance->self, r);
+}
+
+static void on_due(struct deadline *deadline)
+{
+    struct postern_request *r =
+        (struct postern_request *)((char *)deadline - offsetof(struct postern_request, due));
+    r->timed = false;
+    cancel(r);
+    if (!r->phases->instances[r->at]->fail_open) {
+        refuse(r, R_PLUGIN_TIMEOUT);
+        return;
+    }
+    r->next++;
+    run(r);
 }
 
 void plugins_request(struct exchange *ex, const struct phases *phases)
@@ -131,7 +186,10 @@ bool plugins_preflight(struct exchange *ex)
 
 void plugins_cancel(struct exchange *ex)
 {
-    (void)ex;
+    struct postern_request *r = ex->plugged;
+    if (r->waiting)
+        cancel(r);
+    deadline_end(&ex->cx->loop->wheel, &r->due);
 }
 
 /* ---- the answer ---- */

@@ -34,6 +34,11 @@ struct postern_request {
     struct kept_header *kept, **last_kept;
     struct fact *facts;
     bool responded; /* the response hooks have run */
+    /* Waiting, within the request phase. */
+    bool waiting;
+    bool timed; /* `due` is set for the instance at `at` */
+    struct postern_token token;
+    struct deadline due;
     /* The answer of a plugin. */
     bool answered;
     uint16_t status;
@@ -52,6 +57,8 @@ void plugins_request(struct exchange *ex, const struct phases *phases);
 bool plugins_preflight(struct exchange *ex);
 /* The exchange is answered or ends: who is waited for hears of it. */
 void plugins_cancel(struct exchange *ex);
+/* A word for who waits: `waiter` is its struct postern_request. */
+void plugins_resume(void *waiter, void *result);
 /* The answer's head is complete. False: no memory. */
 bool plugins_response(struct exchange *ex, struct head *head);
 void plugins_log(struct exchange *ex);

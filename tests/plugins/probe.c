@@ -158,7 +158,7 @@ static void put(struct postern_request *r, enum postern_part part,
         struct postern_str name = {p, colon ? (size_t)(colon - p) : strlen(p)};
         struct postern_str value = str(colon ? colon + 2 : "");
         if (!(set ? api->set : api->add)(r, part, name, value))
-            api->set(r, POSTERN_ANSWER_HEADER, str("X-Refused"), name);
+            api->add(r, POSTERN_ANSWER_HEADER, str("X-Refused"), name);
     }
 }
 

@@ -1,0 +1,452 @@
+"""Plugins: found, loaded, checked, and at work on requests; by plugins made for this."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+
+from gateway import until
+from plugins import ENV, build, check, minimal, needed
+
+HTTP = 'listener "http" { listen = {"@http@"} %s }\n'
+APP = 'upstream "app" { server "@app@" {} }\n'
+
+
+@pytest.fixture(autouse=True)
+def built():
+    needed()
+
+
+def answers(*routes):
+    return HTTP % "" + "".join(
+        f'route "{name}" {{ path = "/{name}"  respond {{ status = 200  body = "{name}" }} '
+        f'{more} }}\n' for name, more in routes)
+
+
+def proxied(section, listener=""):
+    return HTTP % listener + APP + \
+        f'route "all" {{ path = "/{{rest...}}"  upstream = app  {section} }}\n'
+
+
+# what a request meets
+
+
+def test_sees_and_changes_the_request(gateway, upstream):
+    up = upstream()
+    gw = gateway(proxied('''probe {
+        see = {"field 1", "field 3", "field 4", "field 6", "field 8", "field 10", "field 11",
+               "field 15", "header accept 1", "header accept 2", "parameter a 1",
+               "parameter k&y 0", "cookie c 0", "cookie c 1", "address", "fact probe"}
+        set = {"X-User: me", "X-Twin: v"}  add = {"X-More: 1", "X-More: 2"}
+        remove = {"X-Secret"}  remove_parameter = {"key"}  remove_cookie = {"token"}
+        credential = "somebody" }'''), app=up, env=ENV)
+    client = gw.client()
+    client.send("GET /p?a=1&key=s3cr%C3%A9t&a=2+%41&k%26y=x&%6bey=again HTTP/1.1\r\n"
+                "Host: Example.org:80\r\nAccept: a\r\nAccept: b\r\nX-Secret: s\r\nX-User: them\r\n"
+                "x_twin: them\r\nCookie: token=t; c=1\r\nCookie: token=u\r\n\r\n")
+    conn = up.accept()
+    request = conn.expect()
+    assert request.target == "/p?a=1&a=2+%41&k%26y=x"
+    assert request.get("X-User") == "me" and request.all("X-More") == ["1", "2"]
+    assert not request.has("X-Secret") and not request.has("x_twin")
+    assert request.get("X-Twin") == "v"
+    assert request.all("Cookie") == ["c=1"]
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    response = client.response()
+    assert response.all("X-Seen") == [
+        "field 1 = GET", "field 3 = example.org", "field 4 = /p",
+        "field 6 = a=1&key=s3cr%C3%A9t&a=2+%41&k%26y=x&%6bey=again",
+        f"field 8 = {client.sock.getsockname()[0]}", "field 10 = http", "field 11 = all",
+        "field 15 = none", "header accept 1 = b", "header accept 2 = none",
+        "parameter a 1 = 2 A", "parameter k&y 0 = x", "cookie c 0 = 1", "cookie c 1 = none",
+        response.all("X-Seen")[14], "fact probe = none"]
+    assert re.fullmatch(r"address = 4 127\.\d+", response.all("X-Seen")[14])
+    line = gw.wait_log(1)[0]
+    assert line["credential"] == "somebody"
+    assert "s3cr" not in json.dumps(line) and "key" not in line["path"]
+
+
+def test_what_frames_a_message_is_not_a_plugins(gateway):
+    gw = gateway(answers(("a", '''probe { set = {"Host: other", "Content-Length: 3", "X Y: z",
+        "Connection: close", "X-Request-Id: forged"} }''')), env=ENV)
+    response = gw.get("/a")
+    assert response.status == 200
+    assert response.all("X-Refused") == ["Host", "Content-Length", "X Y", "Connection",
+                                         "X-Request-Id"]
+
+
+def test_answers_in_the_gateways_own_voice(gateway):
+    gw = gateway(answers(("a", 'probe { answer = 429  reason = "probe.refused" '
+                               'answer_set = {"RateLimit: x"} }')), env=ENV)
+    response = gw.get("/a")
+    assert response.status == 429
+    assert response.get("Content-Type") == "application/problem+json"
+    assert json.loads(response.body) == {
+        "type": "urn:postern:problem:probe.refused", "title": "The probe refuses", "status": 429,
+        "detail": 'Because "it" says so.', "instance": gw.wait_log(1)[0]["req_id"],
+        "reason": "probe.refused", "limit": 5, "actual": 6}
+    assert response.get("X-Probe") == "answered" and response.get("RateLimit") == "x"
+    assert response.get("X-Probe-Response") == "429 1"
+    line = gw.wait_log(1)[0]
+    assert (line["status"], line["reason"], line["route"]) == (429, "probe.refused", "a")
+    assert gw.metric("postern_responses_total", route="a", reason="probe.refused") == 1
+    text = gw.get("/a", fields=[("Accept", "text/plain")])
+    assert text.body.decode().startswith('429 The probe refuses\nBecause "it" says so.\n')
+
+
+def test_answers_with_a_body_of_its_own(gateway):
+    gw = gateway(answers(("a", 'probe { answer = 201  body = "mine" }'),
+                         ("b", 'probe { answer = 204 }')), env=ENV)
+    a, b = gw.get("/a"), gw.get("/b")
+    assert (a.status, a.body, a.get("Content-Type")) == (201, b"mine", "text/x-probe")
+    assert (b.status, b.body) == (204, b"")
+    assert [line["reason"] for line in gw.wait_log(2)] == [None, None]
+
+
+def test_a_grpc_client_gets_a_grpc_status(gateway):
+    gw = gateway(answers(("a", 'probe { answer = 401  reason = "probe.refused" }')), env=ENV)
+    response = gw.get("/a", fields=[("Content-Type", "application/grpc")])
+    assert (response.status, response.get("Grpc-Status")) == (200, "16")
+    assert gw.wait_log(1)[0]["status"] == 401
+
+
+def test_headers_for_any_answer_reach_errors_of_the_gateway_too(gateway):
+    gw = gateway(HTTP % 'probe { answer_set = {"X-Any: yes"} }' +
+                 'route "a" { path = "/a"  methods = {POST}  respond { status = 200 } }\n'
+                 'upstream "none" { server "127.0.0.1:1" {} retry { attempts = 0 } }\n'
+                 'route "b" { path = "/b"  upstream = none }\n', env=ENV)
+    for target, status in (("/none", 404), ("/a", 405), ("/b", 502)):
+        response = gw.get(target)
+        assert (response.status, response.get("X-Any")) == (status, "yes")
+        assert response.get("X-Probe-Response").startswith(f"{status} ")
+    gw.wait_stderr("log /none 404 route.none")
+    gw.wait_stderr("log /b 502 upstream.connect")
+
+
+# which sections count
+
+
+def test_the_innermost_section_counts_as_a_whole(gateway):
+    def named(name):
+        return f'probe {{ answer_set = {{"X-Place: {name}"}} }}\n'
+
+    gw = gateway(named("top") + HTTP % named("listener") + 'listener "plain" { listen = "@plain@" }\n'
+                 'route "a" { path = "/a"  respond { status = 200 } probe { '
+                 'answer_set = {"X-Place: route"} } }\n'
+                 'route "b" { path = "/b"  respond { status = 200 } }\n'
+                 'route "c" { path = "/c"  respond { status = 200 } probe { enabled = false } }\n',
+                 env=ENV)
+    found = [gw.get(path, name=name).get("X-Place")
+             for name in ("http", "plain") for path in ("/a", "/b", "/c", "/d")]
+    assert found == ["route", "listener", None, "listener", "route", "top", None, "top"]
+
+
+def test_counters_and_shared_state_outlive_a_reload(gateway):
+    config = answers(("a", 'probe { }'), ("b", 'probe { state = "other" }'))
+    gw = gateway(config, env=ENV)
+    assert gw.get("/a").get("X-Probe-Response") == "200 1"
+    gw.reload(config + "# again\n")
+    assert gw.get("/a").get("X-Probe-Response") == "200 2"
+    assert gw.get("/b").get("X-Probe-Response") == "200 1"
+    assert gw.metric("postern_plugin_probe_total", plugin="probe", place="route a") == 2
+    assert gw.metric("postern_plugin_probe_total", place="route b") == 1
+    gw.reload(answers(("b", 'probe { state = "other" }')))
+    gw.reload(config)
+    assert gw.get("/a").get("X-Probe-Response") == "200 1"  # nobody asked for it meanwhile
+
+
+# waiting
+
+
+WAITS = {"thread": "thread", "timer": "timer", "now": "now", "abroad": "posted"}
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("how", WAITS)
+def test_waits_and_goes_on(gateway, upstream, how):
+    up = upstream()
+    gw = gateway(proxied(f'waiter {{ how = {how}  times = 3 }}'), app=up, env=ENV)
+    client = gw.client()
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello")
+    conn = up.accept()
+    assert conn.expect().body == b"hello"
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert client.response("POST").all("X-Waited") == [WAITS[how]] * 3
+    gw.wait_stderr("over /x 200")
+
+
+@pytest.mark.threads
+def test_many_wait_at_once(gateway):
+    gw = gateway(answers(("a", "waiter { how = thread  after = 20ms }")), env=ENV)
+    clients = [gw.client() for _ in range(300)]
+    for client in clients:
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    for client in clients:
+        assert client.response().get("X-Waited") == "thread"
+
+
+def test_answers_and_fails_after_waiting(gateway):
+    gw = gateway(answers(("a", "waiter { how = timer  then = answer }"),
+                         ("b", "waiter { how = timer  then = fail }"),
+                         ("c", "waiter { how = timer  then = fail  fail = open }")), env=ENV)
+    assert json.loads(gw.get("/a").body)["reason"] == "waiter.refused"
+    failed = gw.get("/b")
+    assert failed.status == 503 and failed.has("Retry-After")
+    said = json.loads(failed.body)
+    assert (said["reason"], said["detail"]) == (
+        "plugin.failed", 'A plugin cannot do its work: "waiter".')
+    assert gw.get("/c").status == 200
+
+
+@pytest.mark.parametrize("how", ["nobody", "late"])
+@pytest.mark.threads
+def test_an_overrun_is_answered_for(gateway, how):
+    gw = gateway(answers(
+        ("a", f"waiter {{ how = {how}  after = 300ms  deadline = 50ms }}"),
+        ("b", f"waiter {{ how = {how}  after = 300ms  deadline = 50ms  fail = open }}")), env=ENV)
+    response = gw.get("/a")
+    assert response.status == 503
+    assert json.loads(response.body)["reason"] == "plugin.timeout"
+    assert gw.get("/b").body == b"b"
+    assert gw.metric("postern_responses_total", route="a", reason="plugin.timeout") == 1
+    gw.wait_stderr("cancelled /a")
+    gw.wait_stderr("cancelled /b")
+    if how == "late":
+        until(lambda: gw.stderr.count("dropped") == 2, "late words are dropped")
+    assert gw.stderr.count("cancelled /a") == gw.stderr.count("over /a 503") == 1
+
+
+@pytest.mark.threads
+def test_a_client_that_leaves_is_told_once(gateway):
+    gw = gateway(answers(("a", "waiter { how = late  after = 200ms  deadline = 10s }")), env=ENV)
+    client = gw.client()
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    until(lambda: gw.metric("postern_downstream_connections", listener="http") == 1, "it is there")
+    client.reset()
+    gw.wait_stderr("over /a 499")
+    gw.wait_stderr("dropped")
+    assert gw.stderr.count("cancelled /a") == 1
+    assert gw.wait_log(1)[0]["reason"] == "client.abort"
+
+
+def test_wait_without_a_token_is_a_failure(gateway):
+    gw = gateway(answers(("a", "waiter { how = untold }")), env=ENV)
+    assert json.loads(gw.get("/a").body)["reason"] == "plugin.failed"
+
+
+@pytest.mark.threads
+def test_stops_while_somebody_waits(gateway):
+    gw = gateway(answers(("a", "waiter { how = late  after = 800ms  deadline = 20s }")), env=ENV)
+    client = gw.client()
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    until(lambda: gw.metric("postern_downstream_connections", listener="http") == 1, "it is there")
+    gw.proc.terminate()
+    gw.wait_stderr("draining")
+    gw.proc.terminate()
+    gw.wait_exit()
+    assert gw.stderr.count("cancelled /a") == 1
+
+
+# calls
+
+
+def test_calls_over_pooled_connections(gateway, backend):
+    sub = backend("sub", lambda request: b"HTTP/1.1 207 Multi\r\nX-First: 1\r\n"
+                  b"Content-Length: %d\r\n\r\n%s" % (len(request.get("X-Call")),
+                                                     request.get("X-Call").encode()))
+    gw = gateway(answers(("a", f'waiter {{ how = call  after = 5s  origin = "http://{sub}" }}')),
+                 env=ENV)
+    client = gw.client()
+    for _ in range(3):
+        assert client.get("/a").get("X-Waited") == "207 2 /a x-first"
+    assert (sub.count, sub.opened) == (3, 1)
+    assert sub.requests[0] == ("GET", "/check", 0)
+    assert gw.metric("postern_upstream_requests_total", upstream=f"http://{sub}", code="207") == 3
+
+
+def test_calls_an_upstream_by_name_with_a_body(gateway, backend):
+    sub = backend("sub")
+    gw = gateway(APP + answers(("a", 'waiter { how = call  after = 5s  origin = "app" '
+                                     'method = POST  body = 100k }')), app=sub, env=ENV)
+    assert gw.get("/a").get("X-Waited") == "200 3 sub"
+    assert sub.requests[0] == ("POST", "/check", 102400)
+
+
+def test_a_call_that_fails_says_why(gateway, upstream, backend):
+    big = backend("big", lambda r: b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000)
+    chunked = backend("big", lambda r: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                      b"1388\r\n" + b"x" * 5000 + b"\r\n0\r\n\r\n")
+    silent = upstream()
+    gw = gateway(answers(
+        ("a", 'waiter { how = call  after = 5s  origin = "http://127.0.0.1:1" }'),
+        ("b", f'waiter {{ how = call  after = 5s  origin = "http://{big}"  max = 4k }}'),
+        ("c", f'waiter {{ how = call  after = 5s  origin = "http://{chunked}"  max = 4k }}'),
+        ("d", f'waiter {{ how = call  after = 60ms  origin = "http://{silent}" }}'),
+        ("e", f'waiter {{ how = call  after = 5s  origin = "http://{big}"  max = 4k '
+              'target = "no path" }')), env=ENV)
+    assert [gw.get("/" + name).get("X-Waited") for name in "abcde"] == [
+        "failed: Cannot connect to the backend",
+        "failed: its answer is larger than it may be",
+        "failed: its answer is larger than it may be",
+        "failed: it took too long",
+        "failed: its method or target is none"]
+
+
+def test_a_call_survives_the_keep_alive_race(gateway, upstream):
+    up = upstream()
+    gw = gateway(answers(("a", f'waiter {{ how = call  after = 5s  origin = "http://{up}" }}')),
+                 env=ENV)
+    client = gw.client()
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    first = up.accept()
+    first.expect()
+    first.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert client.response().status == 200
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    first.expect()
+    first.close()
+    second = up.accept()
+    second.expect()
+    second.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert client.response().get("X-Waited").startswith("200 0")
+
+
+# faults of a configuration
+
+
+def fault(tmp_path, section, env=None):
+    status, said = check(tmp_path, 'listener "l" { listen = "127.0.0.1:1" }\nroute "r" {\n'
+                         f'respond {{ status = 200 }}\n{section}\n}}\n', env=env)
+    assert status == 1
+    return said.replace("postern: checked.conf has faults\n", "")
+
+
+@pytest.mark.parametrize("section, said", [
+    ("probe { nubmer = 3 }", '4: unknown option "nubmer" in probe, did you mean "number"?'),
+    ("probe { number = 11 }", "4: probe.number is 11, expected a number from 1 to 10"),
+    ("probe { rate = 5 }",
+     "4: probe.rate is 5, expected a rate (100/s, 6000/m, 10/h, 5/d) from 1 to 1000"),
+    ("probe { size = 2m }", "4: probe.size is 2m, expected a size (512, 16k, 10m) from 0 to 1m"),
+    ("probe { time = 5 }", "4: probe.time is 5, expected a time (250ms, 5s, 2m) from 0s to 1m"),
+    ("probe { share = 200% }", "4: probe.share is 200%, expected a share from 0% to 100%"),
+    ("probe { word = pink }", "4: probe.word is pink, expected red, green or blue"),
+    ('probe { file = "" }', "4: probe.file is empty, expected the name of a file"),
+    ('probe { secret = "a\\nb" }',
+     "4: probe.secret is unusable, expected 1 to 4096 bytes without control characters"),
+    ('probe { token = "a b" }',
+     "4: probe.token is a b, expected a name of letters, digits and dashes"),
+    ('probe { remove = {"ok", "not ok"} }',
+     "4: probe.remove has not ok, expected a name of letters, digits and dashes"),
+    ("probe { enabled = maybe }", "4: probe.enabled is maybe, expected false or true"),
+    ("probe { fail = never }", "4: probe.fail is never, expected closed or open"),
+    ("probe { deadline = 0s }", "4: probe.deadline is 0s, expected a time (250ms, 5s, 2m) from 1ms to 24h"),
+    ("probe { refuse = true }",
+     "4: probe: refuse is true, expected false at route r"),
+    ("waiter { }", "4: waiter has no how, expected thread, timer, nobody, now, call, late, block, "
+     "untold or abroad"),
+    ('waiter { how = call  origin = "ftp://x" }',
+     '4: waiter: "ftp://x" is nothing that can be called, expected http://HOST[:PORT] or the name '
+     'of an upstream'),
+    ("prob { }", '4: unknown option "prob" in route, did you mean "probe"?'),
+    ("probe { }\nprobe { }", "5: probe stands twice in this route, first at checked.conf:4"),
+    ("respond { probe { } }", "4: respond stands twice in this route, first at checked.conf:3"),
+])
+def test_faults_name_their_place(tmp_path, section, said):
+    assert fault(tmp_path, section) == f"checked.conf:{said}\n"
+
+
+def test_every_fault_of_a_section_is_told(tmp_path):
+    said = fault(tmp_path, "probe {\nnumber = 0\nword = pink\n}\nwaiter { how = soon }")
+    assert [line.split(" is ")[0] for line in said.splitlines()] == [
+        "checked.conf:5: probe.number", "checked.conf:6: probe.word", "checked.conf:8: waiter.how"]
+
+
+def test_a_disabled_section_needs_nothing_and_a_warning_is_no_fault(tmp_path):
+    status, said = check(tmp_path, answers(("a", "waiter { enabled = false }  probe { warn = true }"))
+                         .replace("@http@", "127.0.0.1:1"))
+    assert status == 0
+    assert said == "checked.conf:2: warning: probe: warned\npostern: checked.conf is good\n"
+
+
+def test_the_dump_loads_again_and_masks_secrets(tmp_path):
+    config = ("plugins { load = {\"%s/waiter.so\"} }\n" % ENV["POSTERN_PLUGINS"] +
+              answers(("a", 'probe { number = 3  secret = "hush"  file = "keys.json" }'),
+                      ("b", 'waiter { how = call  origin = "http://127.0.0.1:2" }'))
+              .replace("@http@", "127.0.0.1:1"))
+    status, dumped = check(tmp_path, config, "-T")
+    assert status == 0 and "hush" not in dumped
+    for line in ("  number = 3", '  secret = "********"', "  word = green", "  enabled = true",
+                 "  fail = closed", "  deadline = 1s", "  see = {}", "  rate = \"5/s\"",
+                 f'  file = "keys.json"', '  origin = "http://127.0.0.1:2"'):
+        assert re.search(rf"^ *{re.escape(line.strip())}$", dumped, re.M), (line, dumped)
+    assert dumped.count("upstream ") == 0
+    again = check(tmp_path, dumped, "-T")
+    assert again == (0, dumped)
+
+
+# faults of an object
+
+
+@pytest.mark.parametrize("source, said", [
+    (minimal("odd", major="7"),
+     "odd.so is built for version 7.0 of the plugin interface, this gateway has 1.0: build it anew "
+     "with the header of this gateway"),
+    (minimal("odd", size="8"), "odd.so: its postern_plugin begins with the size 8, which is none"),
+    (minimal("other"), 'odd.so has the plugin "other", expected its file to be other.so'),
+    (minimal("odd", configure="NULL"), "odd.so has no configure, expected one"),
+    (minimal("odd", more='.option_count = 65'), "odd.so has 65 options, expected at most 64"),
+    (minimal("odd", more='.reasons = (struct postern_reason[]){{"No", "t"}}, .reason_count = 1'),
+     "odd.so: its reason number 0 is none: expected a name ([a-z0-9_.], at most 63 bytes), a title "
+     "without quotation marks, and no more than 256 reasons of all plugins"),
+    ("int nothing;", "odd.so has no symbol postern_plugin, so it is no plugin"),
+    ("void gone(void); void (*here)(void) = gone;",
+     "cannot load odd.so: undefined symbol: gone"),
+    (None, "cannot load odd.so: file too short"),
+])
+def test_an_object_that_is_no_plugin_is_a_fault(tmp_path, source, said):
+    if source is None:
+        (tmp_path / "odd.so").write_text("")
+    else:
+        build(tmp_path, "odd", source)
+    assert fault(tmp_path, "odd { }", env={"POSTERN_PLUGINS": str(tmp_path)}) == \
+        f"checked.conf:4: {said}\n"
+
+
+def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
+    build(tmp_path, "odd", minimal("odd", major="2"))
+    for name in ("probe", "waiter"):
+        shutil.copy(os.path.join(ENV["POSTERN_PLUGINS"], name + ".so"), tmp_path)
+    gw = gateway(answers(("a", 'probe { answer_set = {"X-Any: old"} }')),
+                 env={"POSTERN_PLUGINS": str(tmp_path)})
+    for section, said in (("odd { }", "built for version 2.0"),
+                          ("probe { refuse = true }", "refuse is true"),
+                          ("probe { number = 0 }", "probe.number is 0")):
+        state = gw.reload(answers(("a", section)), ok=False)
+        assert said in state["last_reload"]["faults"][0]["message"]
+        assert gw.get("/a").get("X-Any") == "old"
+    gw.reload(answers(("a", 'probe { answer_set = {"X-Any: new"} }')))
+    assert gw.get("/a").get("X-Any") == "new"
+
+
+# where they are found
+
+
+def test_plugins_can_be_named_and_their_directory_too(tmp_path):
+    (tmp_path / "mine").mkdir()
+    build(tmp_path / "mine", "odd", minimal("odd"))
+    text = 'listener "l" { listen = "127.0.0.1:1" }\nodd { }\n'
+    nowhere = {"POSTERN_PLUGINS": str(tmp_path / "none")}
+    assert check(tmp_path, text, env=nowhere)[0] == 1
+    assert check(tmp_path, 'plugins { load = {"mine/odd.so"} }\n' + text, env=nowhere)[0] == 0
+    assert check(tmp_path, 'plugins { directory = "mine" }\n' + text, env=nowhere)[0] == 0
+    status, said = check(tmp_path, text + 'plugins { load = {"mine/odd.so"} }\n',
+                         env={"POSTERN_PLUGINS": str(tmp_path / "mine")})
+    assert (status, said.splitlines()[0]) == (
+        1, "checked.conf:3: plugins stands behind sections of plugins, expected it before them")
+    status, said = check(tmp_path, 'plugins {\nload = {"mine/odd.so",\n"gone.so"}\n}\n' + text,
+                         env=nowhere)
+    assert said.splitlines()[0] == \
+        "checked.conf:2: plugins.load: cannot load gone.so: cannot open shared object file: " \
+        "No such file or directory"
