@@ -74,7 +74,7 @@ bool limit_by_read(const struct postern_api *api, struct postern_setup *s, int b
     bool ok = true;
     *ret = (struct limit_by){.count = 0};
     if (by->count > LIMIT_BY_MAX) {
-        api->fault(s, by_option, LIMIT_BY_MAX, "%zu parts of a key: at most %d are taken",
+        api->fault(s, by_option, LIMIT_BY_MAX, "by has %zu parts, expected at most %d",
                    by->count, LIMIT_BY_MAX);
         return false;
     }
@@ -82,19 +82,20 @@ bool limit_by_read(const struct postern_api *api, struct postern_setup *s, int b
         struct postern_str text = by->list[i].text;
         if (!read_part(text, &ret->parts[i])) {
             api->fault(s, by_option, i,
-                       "\"%.*s\" is not known: expected client_ip, credential, header:NAME "
+                       "by has \"%.*s\", expected client_ip, credential, header:NAME "
                        "(a header's name of at most %zu bytes), path or route",
                        (int)text.n, text.p, sizeof(ret->parts[i].header) - 1);
             ok = false;
         } else if (is_twice(ret, (unsigned)i)) {
-            api->fault(s, by_option, i, "\"%.*s\" stands twice", (int)text.n, text.p);
+            api->fault(s, by_option, i, "by has \"%.*s\" twice", (int)text.n, text.p);
             ok = false;
         }
     }
     ret->count = (unsigned)by->count;
     int64_t bits = v6->count ? v6->list[0].number : 64;
     if (bits % 8) {
-        api->fault(s, v6_option, 0, "%lld bits: expected a multiple of 8", (long long)bits);
+        api->fault(s, v6_option, 0, "ipv6_prefix is %lld, expected a multiple of 8",
+                   (long long)bits);
         ok = false;
     }
     ret->v6_bytes = (unsigned)(bits / 8);

@@ -80,23 +80,20 @@ static bool read_window(struct postern_setup *s, const struct postern_values *va
         burst = g->cost;
     if (burst < g->cost) {
         rate_api->fault(s, RATE_O_BURST, i,
-                        "a burst of %llu: expected at least the cost of one request, %llu",
+                        "burst is %llu, expected at least the cost of one request, %llu",
                         (unsigned long long)burst, (unsigned long long)g->cost);
         return false;
     }
     if (!gcra_window_set(&g->windows[i], (uint64_t)rate->number, (uint64_t)rate->per_ms, burst,
                          g->cost)) {
-        rate_api->fault(
-            s, RATE_O_RATE, i,
-            "that is out of reach: expected at most 100 in a microsecond, and a burst "
-            "(%llu) that takes at most 400 days to come back",
-            (unsigned long long)burst);
+        rate_api->fault(s, RATE_O_RATE, i,
+                        "a burst of %llu takes more than 400 days to come back, expected less",
+                        (unsigned long long)burst);
         return false;
     }
     for (size_t k = 0; k < i; k++)
         if (g->windows[k].per_ms == g->windows[i].per_ms) {
-            rate_api->fault(s, RATE_O_RATE, i,
-                            "a second rate for the same time: only one counts");
+            rate_api->fault(s, RATE_O_RATE, i, "rate has two for the same time, expected one");
             return false;
         }
     return true;
@@ -110,13 +107,13 @@ static bool read_windows(struct postern_setup *s, const struct postern_values *v
     g->cost = (uint64_t)number(&values[RATE_O_COST]);
     g->count = (unsigned)rates->count;
     if (rates->count == 0 || rates->count > GCRA_MAX) {
-        rate_api->fault(s, RATE_O_RATE, GCRA_MAX, "%zu rates: expected 1 to %d", rates->count,
-                        GCRA_MAX);
+        rate_api->fault(s, RATE_O_RATE, GCRA_MAX, "rate has %zu, expected 1 to %d",
+                        rates->count, GCRA_MAX);
         return false;
     }
     if (bursts->count > 0 && bursts->count != rates->count) {
         rate_api->fault(s, RATE_O_BURST, 0,
-                        "%zu bursts and %zu rates: expected one for each rate, or none",
+                        "burst has %zu, expected one for each of the %zu rates, or none",
                         bursts->count, rates->count);
         return false;
     }
