@@ -140,6 +140,7 @@ struct conf_upstream {
     struct {
         uint32_t connect, response, idle, total, queue;
     } timeouts;
+    bool tell_deadline; /* servers are told how long the client waits */
     struct breaker_limits breaker;
     struct {
         uint32_t attempts;

@@ -269,8 +269,11 @@ static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
     put_time(out, "    idle", upstream->timeouts.idle);
     put_time(out, "    total", upstream->timeouts.total);
     put_time(out, "    queue", upstream->timeouts.queue);
-    fprintf(out, "  }\n  breaker {\n    pending = %u\n    requests = %u\n  }\n",
-            upstream->breaker.pending, upstream->breaker.requests);
+    fprintf(
+        out,
+        "  }\n  tell_deadline = %s\n  breaker {\n    pending = %u\n    requests = %u\n  }\n",
+        upstream->tell_deadline ? "true" : "false", upstream->breaker.pending,
+        upstream->breaker.requests);
     dump_retry(upstream, out);
 }
 

@@ -117,6 +117,7 @@ static cfg_opt_t upstream[] = {
     ONE("proxy_protocol"),
     SECTION("pool", pool),
     SECTION("timeouts", upstream_timeouts),
+    ONE("tell_deadline"),
     SECTION("retry", retry),
     SECTION("breaker", breaker),
     CFG_END(),

@@ -289,6 +289,7 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
         pool_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))
         timeouts_compile(load, sub, ret);
+    value_bool(load, sec, "tell_deadline", &ret->tell_deadline);
     if ((sub = value_section(sec, "breaker")))
         breaker_compile(load, sub, ret);
     if ((sub = value_section(sec, "retry")))

@@ -55,6 +55,7 @@ const struct str field_names[FIELD_COUNT] = {
     [F_X_FORWARDED_PROTO] = STR("X-Forwarded-Proto"),
     [F_X_FORWARDED_HOST] = STR("X-Forwarded-Host"),
     [F_X_REQUEST_ID] = STR("X-Request-Id"),
+    [F_X_REQUEST_DEADLINE_MS] = STR("X-Request-Deadline-Ms"),
     [F_TRACEPARENT] = STR("Traceparent"),
     [F_TRACESTATE] = STR("Tracestate"),
 };
@@ -177,6 +178,9 @@ static enum field_id id_of_long(struct str name)
         break;
     case 19:
         IS(PROXY_AUTHORIZATION, "proxy-authorization");
+        break;
+    case 21:
+        IS(X_REQUEST_DEADLINE_MS, "x-request-deadline-ms");
         break;
     }
     return F_OTHER;
@@ -318,7 +322,7 @@ _Static_assert(FIELD_COUNT <= 64, "sets of fields are 64 bits");
     (BIT(HOST) | BIT(CONTENT_LENGTH) | BIT(CONTENT_TYPE) | BIT(CONTENT_ENCODING) |             \
      BIT(AUTHORIZATION) | BIT(COOKIE) | BIT(VIA) | BIT(FORWARDED) | BIT(X_FORWARDED_FOR) |     \
      BIT(X_FORWARDED_PROTO) | BIT(X_FORWARDED_HOST) | BIT(X_REQUEST_ID) | BIT(TRACEPARENT) |   \
-     BIT(TRACESTATE) | BIT(DATE) | BIT(LOCATION))
+     BIT(X_REQUEST_DEADLINE_MS) | BIT(TRACESTATE) | BIT(DATE) | BIT(LOCATION))
 
 /* Each costs a walk over all fields; nobody honest names so many. */
 #define MAX_NAMED 32

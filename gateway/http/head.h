@@ -40,6 +40,7 @@
     X(X_FORWARDED_PROTO, "x-forwarded-proto")                                                  \
     X(X_FORWARDED_HOST, "x-forwarded-host")                                                    \
     X(X_REQUEST_ID, "x-request-id")                                                            \
+    X(X_REQUEST_DEADLINE_MS, "x-request-deadline-ms")                                          \
     X(TRACEPARENT, "traceparent")                                                              \
     X(TRACESTATE, "tracestate")
 

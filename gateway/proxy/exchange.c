@@ -157,6 +157,14 @@ static void go_upstream(struct exchange *ex, size_t upstream)
     uint32_t total = ex->cluster->limits.total;
     if (route->timeout && (!total || route->timeout < total))
         total = route->timeout;
+    uint64_t left;
+    if (forward_deadline(ex, &left) && (!total || left < total)) {
+        total = (uint32_t)left;
+        if (!total) { /* nobody waits for it any more */
+            refuse(ex, R_UPSTREAM_TIMEOUT_TOTAL);
+            return;
+        }
+    }
     if (total)
         loop_deadline(ex->cx->loop, &ex->total, total);
     if (shed_admit(ex))

@@ -58,6 +58,7 @@ struct exchange {
     unsigned path_class;            /* with R_BAD_PATH: what the path was refused for */
     struct str client_ip;           /* behind trusted proxies: whom they name */
     struct str server_host;         /* the Host that goes out, when it names the server */
+    struct str time_left;           /* X-Request-Deadline-Ms as it goes out, when we say it */
     bool host_is_new, trace_is_new; /* written by us rather than passed on */
     bool trusted;                   /* the peer is a trusted proxy */
     struct route_match match;

@@ -8,7 +8,8 @@
 #include "proxy/plugins.h"
 #include "proxy/sticky.h"
 
-#define ID_MAX 128 /* of a request id that a trusted proxy brings */
+#define ID_MAX          128 /* of a request id that a trusted proxy brings */
+#define DEADLINE_MAX_MS (24ull * 60 * 60 * 1000)
 
 /* ---- who asks ---- */
 
@@ -307,13 +308,9 @@ uint64_t forward_hash(const struct exchange *ex, enum conf_hash_on on, const cha
 /* A spelling that some backend takes for one of the fields we vouch for: X_Forwarded_For. */
 static bool is_twin(struct str name)
 {
-    static const enum field_id ours[] = {F_X_FORWARDED_FOR,
-                                         F_X_FORWARDED_PROTO,
-                                         F_X_FORWARDED_HOST,
-                                         F_X_REQUEST_ID,
-                                         F_FORWARDED,
-                                         F_TRACEPARENT,
-                                         F_VIA};
+    static const enum field_id ours[] = {
+        F_X_FORWARDED_FOR,       F_X_FORWARDED_PROTO, F_X_FORWARDED_HOST, F_X_REQUEST_ID,
+        F_X_REQUEST_DEADLINE_MS, F_FORWARDED,         F_TRACEPARENT,      F_VIA};
     if (!memchr(name.p, '_', name.n) && !memchr(name.p, '.', name.n))
         return false;
     for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
@@ -335,6 +332,8 @@ static bool is_twin(struct str name)
 static bool passes(const struct exchange *ex, const struct field *field)
 {
     switch (field->id) {
+    case F_X_REQUEST_DEADLINE_MS: /* told anew, less what has passed */
+        return ex->trusted && !ex->upstream->tell_deadline;
     case F_X_REQUEST_ID:
     case F_TRACEPARENT:
     case F_EXPECT: /* answered here */
@@ -456,6 +455,32 @@ static struct str choose_host(struct exchange *ex)
     return host;
 }
 
+bool forward_deadline(const struct exchange *ex, uint64_t *ret_ms)
+{
+    const struct field *field =
+        ex->trusted ? head_find(ex->head, F_X_REQUEST_DEADLINE_MS) : NULL;
+    return field && str_to_u64(field->value, DEADLINE_MAX_MS, ret_ms) == 0;
+}
+
+/* What is left of the time for all of it. .p NULL: no memory. */
+static struct str time_left(struct exchange *ex)
+{
+    uint64_t now = ex->cx->loop->now, at = ex->total.at;
+    char text[20];
+    return arena_copy(
+        &ex->arena,
+        (struct str){text, str_put_u64(text, at > now ? (at - now) / NS_PER_MS : 0)});
+}
+
+static bool tell_deadline(struct exchange *ex)
+{
+    if (!ex->upstream->tell_deadline || !deadline_is_on(&ex->total))
+        return true;
+    ex->time_left = time_left(ex);
+    return ex->time_left.p &&
+           head_add_id(ex->head, &ex->arena, F_X_REQUEST_DEADLINE_MS, ex->time_left) == 0;
+}
+
 static bool add_ours(struct exchange *ex, struct str host, const struct forwarded *forwarded,
                      struct str trace)
 {
@@ -469,7 +494,8 @@ static bool add_ours(struct exchange *ex, struct str host, const struct forwarde
            head_add_id(head, arena, F_VIA,
                        head->h2      ? STR("2.0 postern")
                        : head->minor ? STR("1.1 postern")
-                                     : STR("1.0 postern")) == 0;
+                                     : STR("1.0 postern")) == 0 &&
+           tell_deadline(ex);
 }
 
 enum reason forward_request(struct exchange *ex)
@@ -499,6 +525,10 @@ void forward_again(struct exchange *ex)
     struct field *host = ex->server_host.p ? head_find(ex->head, F_HOST) : NULL;
     if (host && host->value.p == ex->server_host.p) /* else the route has set another */
         host->value = ex->server_host = server_name(ex);
+    struct field *left = ex->time_left.p ? head_find(ex->head, F_X_REQUEST_DEADLINE_MS) : NULL;
+    struct str text = left && left->value.p == ex->time_left.p ? time_left(ex) : STR("");
+    if (text.n)
+        left->value = ex->time_left = text;
 }
 
 void forward_preface(struct exchange *ex)

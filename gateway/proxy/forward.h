@@ -17,7 +17,11 @@ bool forward_name(struct exchange *ex);
  * traceparent in, the route's edits and rewrite. Once for each exchange. */
 enum reason forward_request(struct exchange *ex);
 
-/* Before it goes to another server: a Host that names the server names that one. */
+/* How long the client that a trusted proxy speaks for still waits, ms. False: it does not say.
+ */
+bool forward_deadline(const struct exchange *ex, uint64_t *ret_ms);
+/* Before it goes to another server: a Host that names the server names that one, and there is
+ * less time. */
 void forward_again(struct exchange *ex);
 /* The PROXY header in front of the request, on a connection that is nobody else's. */
 void forward_preface(struct exchange *ex);

@@ -46,7 +46,7 @@ static void is_a_fixed_point_of_loading(void **state)
         "sticky_cookie { name = a max_age = 2h secret = \"0123456789abcdef\" }\n"
         "balance = hash hash_on = \"cookie:a\" hash_bound = 150.5% retry { budget = 2.5% on = "
         "{} }\n"
-        "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } }\n"
+        "pool { warm = 0 idle_timeout = 0 } timeouts { total = 1h } tell_deadline = true }\n"
         "route \"a\" { host = {a, \"*.b\"} path = \"/{x}/{y...}\" methods = {GET, POST}\n"
         "upstream = u rewrite = \"/{y}/{x}{path}\" timeout = 1s retry = any body_bytes = 0\n"
         "request_headers { set = {\"A: {x} {header:B}\", \"C:\"} add = \"D: {{x}\" }\n"

@@ -157,6 +157,8 @@ static void checks_the_ends_of_every_range(void **state)
         {"timeouts { idle = 0s }", "timeouts.idle is 0s"},
         {"timeouts { total = 25h }", "timeouts.total is 25h"},
         {"timeouts { queue = 0s }", "timeouts.queue is 0s"},
+        {"tell_deadline = true", NULL},
+        {"tell_deadline = 1", "upstream.tell_deadline is 1, expected false or true"},
         {"breaker { pending = 0 requests = 10000000 }", NULL},
         {"breaker { pending = 10000001 }",
          "breaker.pending is 10000001, expected 0 to 10000000"},
