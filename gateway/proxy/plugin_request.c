@@ -26,7 +26,7 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
     case POSTERN_METHOD:
         return str_to(ex->head->method_text);
     case POSTERN_SCHEME:
-        return named("http");
+        return named(ex->peer->tls ? "https" : "http");
     case POSTERN_HOST:
         return str_to(ex->host);
     case POSTERN_PATH:
@@ -36,7 +36,7 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
     case POSTERN_QUERY:
         return str_to(ex->head->query);
     case POSTERN_PROTOCOL:
-        return named(ex->head->minor ? "HTTP/1.1" : "HTTP/1.0");
+        return named(ex->head->h2 ? "HTTP/2.0" : ex->head->minor ? "HTTP/1.1" : "HTTP/1.0");
     case POSTERN_CLIENT_IP:
         return str_to(ex->client_ip);
     case POSTERN_REQUEST_ID:
@@ -50,7 +50,7 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
     case POSTERN_CREDENTIAL:
         return str_to(ex->credential);
     case POSTERN_TLS_SUBJECT:
-        return NONE;
+        return ex->peer->tls ? str_to(tls_subject(ex->peer->tls)) : NONE;
     case POSTERN_REASON:
         return ex->reason ? named(reason_texts[ex->reason].name) : NONE;
     }
