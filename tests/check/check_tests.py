@@ -7,8 +7,8 @@ from tree import ROOT, exceptions, finish, read, sources
 
 faults = []
 untested = exceptions("untested.txt")
-code = sources("gateway", ends=(".c",))
-meson = read("tests/meson.build")
+code = sources("gateway", ends=(".c",)) + sources("plugins", ends=(".c",))
+meson = "".join(map(read, ["tests/meson.build", *sources("plugins", ends=("meson.build",))]))
 seen = {}
 for path in code:
     name = os.path.basename(path)[:-2]
@@ -24,9 +24,9 @@ for path in untested.keys() - set(code):
 for path in sources("tests/unit", ends=(".c",)):
     name = os.path.basename(path)[len("test_"):-2]
     if f"'{name}'" not in meson:
-        faults.append(f"{path}: tests/meson.build does not build it")
+        faults.append(f"{path}: no meson.build builds it")
 for path in sources("tests/fuzz", ends=(".c",)):
     name = os.path.basename(path)[:-2]
     if name != "replay" and f"'{name}'" not in meson:
-        faults.append(f"{path}: tests/meson.build does not build it")
+        faults.append(f"{path}: no meson.build builds it")
 finish(faults)

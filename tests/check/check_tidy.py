@@ -22,6 +22,8 @@ def closure(path, seen):
         seen.add(path)
         for _, name in includes(path):
             closure(os.path.join("gateway", name), seen)
+            closure(os.path.join(os.path.dirname(path), name), seen)
+            closure(os.path.join("gateway/plugin", name), seen)
     return seen
 
 
@@ -58,10 +60,10 @@ def main():
     with open(os.path.join(BUILD, "compile_commands.json")) as file:
         commands = {os.path.realpath(os.path.join(entry["directory"], entry["file"])):
                     entry["command"] for entry in json.load(file)}
-    work = [(path, commands[real]) for path in sources("gateway", ends=(".c",))
+    work = [(path, commands[real]) for path in sources("gateway", "plugins", ends=(".c",))
             if (real := os.path.realpath(os.path.join(ROOT, path))) in commands]
     # Not built, not looked at: that would be a hole.
-    faults = [f"{path}: not built" for path in sources("gateway", ends=(".c",))
+    faults = [f"{path}: not built" for path in sources("gateway", "plugins", ends=(".c",))
               if path not in dict(work)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         faults += [text for text in pool.map(lambda item: check(*item), work) if text]
