@@ -4,8 +4,13 @@
 #include <sanitizer/asan_interface.h> /* its macros are empty without ASan */
 
 /* What a worker keeps for the next burst: 4 MiB of each. More goes back to malloc. */
-#define KEEP_SMALL 256
-#define KEEP_LARGE 64
+#ifndef POSTERN_NO_SLABS
+#define KEEP_SMALL 256u
+#define KEEP_LARGE 64u
+#else /* perf/ladder: what keeping blocks is worth */
+#define KEEP_SMALL 0u
+#define KEEP_LARGE 0u
+#endif
 
 void block_pool_init(struct block_pool *pool)
 {

@@ -8,8 +8,10 @@
 
 #include "base/mem.h"
 
+#ifndef BLOCK_SMALL /* perf/ladder builds with others */
 #define BLOCK_SMALL (16u * 1024)
 #define BLOCK_LARGE (64u * 1024)
+#endif
 
 struct block_pool;
 

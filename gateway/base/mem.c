@@ -86,6 +86,9 @@ _Static_assert(sizeof(struct tag) % 16 == 0, "objects keep malloc's alignment");
 
 void slab_init(struct slab *slab, size_t size, unsigned keep)
 {
+#ifdef POSTERN_NO_SLABS /* perf/ladder: what keeping objects is worth */
+    keep = 0;
+#endif
     *slab = (struct slab){.size = size < sizeof(void *) ? sizeof(void *) : size, .keep = keep};
 }
 
