@@ -44,7 +44,8 @@ static void on_news(struct message *message)
 
 static void drop_news(struct message *message)
 {
-    mem_free(message);
+    if (!health_drop(message))
+        mem_free(message);
 }
 
 static void tell(struct worker *worker, enum news news)
@@ -239,6 +240,7 @@ static int prepare_start(struct gateway *gw, struct conf *conf, struct conf_faul
 static void free_all(struct gateway *gw, unsigned count)
 {
     admin_free(gw->admin);
+    servers_done(gw);
     if (gw->next_admin_fd >= 0)
         close(gw->next_admin_fd);
     ports_close(&gw->ports);
@@ -302,8 +304,11 @@ int gateway_run(const char *path, struct conf *conf)
     watch_signals(&gw);
     host_run(&gw.loop);
     gw.admin = admin_new(gw.loop.base, &status_ops, &gw);
-    if (!gw.admin) {
+    gw.health = health_new(&gw.loop, &servers_ops, &gw);
+    if (!gw.admin || !gw.health) {
         log_error("cannot start: out of memory");
+        admin_free(gw.admin);
+        servers_done(&gw);
         conf_free(conf);
         loop_done(&gw.loop);
         return 1;

@@ -11,6 +11,7 @@
 
 #include "app/ports.h"
 #include "proxy/admin.h"
+#include "up/health.h"
 
 enum gateway_phase { PHASE_STARTING, PHASE_RUNNING, PHASE_RELOADING, PHASE_DRAINING };
 
@@ -31,6 +32,9 @@ struct gateway {
     struct ports ports, next_ports;      /* in force; being prepared */
     uint64_t loaded_at_ms;
     struct reload_result last;
+
+    struct health *health;   /* of the servers */
+    struct drained *drained; /* taken out by operators */
 
     struct worker *workers;
     struct metrics **metrics;
@@ -67,6 +71,20 @@ void reload_on_switched(struct gateway *gw);
 
 /* app/status.c: what the admin listener tells. */
 extern const struct admin_ops status_ops;
+/* One upstream of the configuration in force, as /upstreams has it. */
+json_t *status_upstream(struct gateway *gw, size_t i);
+
+/* app/servers.c: who is in use. */
+extern const struct health_ops servers_ops;
+/* `gw->next` is being prepared: its servers are watched, those that an operator took out stay
+ * out. As health_prepare. */
+int servers_prepare(struct gateway *gw);
+/* It is in force. */
+void servers_switch(struct gateway *gw);
+/* As admin_ops has it. */
+json_t *servers_drain(void *owner, const char *upstream, const char *server, bool drain,
+                      char detail[ADMIN_DETAIL]);
+void servers_done(struct gateway *gw);
 
 /* The first configuration is in force. */
 void gateway_started(struct gateway *gw);

@@ -133,7 +133,8 @@ static void on_warm_due(struct deadline *deadline)
 {
     struct gateway *gw =
         (struct gateway *)((char *)deadline - offsetof(struct gateway, warm_due));
-    log_warn("pools are not warm after %d ms; the configuration takes effect all the same",
+    log_warn("pools are not warm, or servers not probed, after %d ms; the configuration takes "
+             "effect all the same",
              WARM_MAX_MS);
     gw->waiting = 1;
     reload_on_warm(gw, false);
@@ -174,11 +175,12 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
 /* The letters go out once the threads are there. */
 void reload_prepare(struct gateway *gw)
 {
-    gw->prepare_failed = false;
     gw->warming = true;
-    gw->waiting = gw->worker_count;
     gw->warm_due.on_due = on_warm_due;
     loop_deadline(&gw->loop, &gw->warm_due, WARM_MAX_MS);
+    int rc = servers_prepare(gw);
+    gw->prepare_failed = rc < 0;
+    gw->waiting = gw->worker_count + (rc > 0);
     for (unsigned i = 0; i < gw->worker_count; i++)
         if (worker_prepare(&gw->workers[i], gw->next) < 0)
             reload_on_warm(gw, true);
@@ -202,6 +204,7 @@ static void fail_switch(struct gateway *gw, struct conf_faults *faults)
         conf_fault(faults, (struct conf_where){gw->path, 0}, "out of memory");
     for (unsigned i = 0; i < gw->worker_count; i++)
         worker_forget(&gw->workers[i]);
+    health_forget(gw->health);
     give_up(gw);
     if (!gw->snapshot) {
         log_error("cannot start: %s", faults->list[0].message);
@@ -319,6 +322,7 @@ void reload_on_switched(struct gateway *gw)
     ports_close(&gw->ports);
     gw->ports = gw->next_ports;
     gw->next_ports = (struct ports){0};
+    servers_switch(gw);
     if (gw->renewing) {
         tell_renewed(old, gw->snapshot);
         snapshot_unref(old);

@@ -69,18 +69,23 @@ static bool is_up(const struct cluster *cluster, uint32_t i)
 
 static json_t *server_json(struct gateway *gw, const struct cluster *cluster, uint32_t i)
 {
-    unsigned name = cluster->servers[i].metric_name;
-    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "address",
-                     cluster->servers[i].text, "state", state_of(cluster, i), "weight",
-                     (int)cluster->servers[i].weight, "backup", cluster->servers[i].backup,
-                     "requests", sum(gw, METRIC_UPSTREAM_REQUESTS, cluster, name, METRIC_ANY),
-                     "idle", sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 0), "active",
-                     sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 1), "opened",
-                     sum(gw, METRIC_UPSTREAM_OPENED, cluster, name, 0), "reused",
-                     sum(gw, METRIC_UPSTREAM_REUSES, cluster, name, 0));
+    const struct server *server = &cluster->servers[i];
+    const char *why = health_why(server->vitals);
+    unsigned name = server->metric_name;
+    json_t *json = json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "address",
+                             server->text, "state", state_of(cluster, i), "weight",
+                             (int)server->weight, "backup", server->backup, "requests",
+                             sum(gw, METRIC_UPSTREAM_REQUESTS, cluster, name, METRIC_ANY),
+                             "idle", sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 0),
+                             "active", sum(gw, METRIC_UPSTREAM_CONNECTIONS, cluster, name, 1),
+                             "opened", sum(gw, METRIC_UPSTREAM_OPENED, cluster, name, 0),
+                             "reused", sum(gw, METRIC_UPSTREAM_REUSES, cluster, name, 0));
+    if (json && *why)
+        json_object_set_new(json, "why", json_string(why));
+    return json;
 }
 
-static json_t *upstreams(void *owner)
+json_t *status_upstream(struct gateway *gw, size_t i)
 {
     static const char *const balances[] = {
         [BALANCE_ROUND_ROBIN] = "round_robin",
@@ -88,31 +93,85 @@ static json_t *upstreams(void *owner)
         [BALANCE_TWO_CHOICES] = "two_choices",
         [BALANCE_HASH] = "hash",
     };
+    const struct cluster *cluster = gw->snapshot->clusters[i];
+    json_t *servers = json_array();
+    for (uint32_t k = 0; k < cluster->count; k++)
+        json_array_append_new(servers, server_json(gw, cluster, k));
+    return json_pack("{s:s, s:s, s:o}", "name", cluster->name, "balance",
+                     balances[cluster->balance], "servers", servers);
+}
+
+static json_t *upstreams(void *owner)
+{
     struct gateway *gw = owner;
     json_t *list = json_array();
-    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
-        const struct cluster *cluster = gw->snapshot->clusters[i];
-        json_t *servers = json_array();
-        for (uint32_t k = 0; k < cluster->count; k++)
-            json_array_append_new(servers, server_json(gw, cluster, k));
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:o}", "name", cluster->name, "balance",
-                                        balances[cluster->balance], "servers", servers));
-    }
+    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++)
+        json_array_append_new(list, status_upstream(gw, i));
     return list;
 }
 
-static void write_up(struct gateway *gw, FILE *out)
+/* Two names may have come to one address: its samples must not stand twice. */
+static bool stood_before(const struct cluster *cluster, uint32_t i)
 {
-    metrics_write_head(out, "postern_upstream_server_up", "gauge",
-                       "1 while a server is in use and can be connected to.");
-    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
-        const struct cluster *cluster = gw->snapshot->clusters[i];
-        for (uint32_t k = 0; k < cluster->count; k++) {
-            const char *labels[] = {"upstream", cluster->name, "server",
-                                    cluster->servers[k].text, NULL};
-            metrics_write_value(out, "postern_upstream_server_up", labels,
-                                is_up(cluster, k) ? 1 : 0);
+    for (uint32_t k = 0; k < i; k++)
+        if (cluster->servers[k].metric_name == cluster->servers[i].metric_name)
+            return true;
+    return false;
+}
+
+static void write_server(FILE *out, const char *name, const struct cluster *cluster, uint32_t i,
+                         const char *result, double value)
+{
+    const char *labels[] = {
+        "upstream", cluster->name, "server", cluster->servers[i].text, result ? "result" : NULL,
+        result,     NULL};
+    metrics_write_value(out, name, labels, value);
+}
+
+static void write_up(FILE *out, const char *name, const struct cluster *cluster, uint32_t i)
+{
+    write_server(out, name, cluster, i, NULL, is_up(cluster, i));
+}
+
+static void write_ejections(FILE *out, const char *name, const struct cluster *cluster,
+                            uint32_t i)
+{
+    const struct health_counts *counts = health_counts(cluster->servers[i].vitals);
+    if (counts && cluster->watch.outlier.on)
+        write_server(out, name, cluster, i, NULL, (double)counts->ejections);
+}
+
+static void write_probes(FILE *out, const char *name, const struct cluster *cluster, uint32_t i)
+{
+    const struct health_counts *counts = health_counts(cluster->servers[i].vitals);
+    for (int end = 0; counts && end < PROBE_ENDS; end++)
+        if (cluster->watch.health.type != HEALTH_OFF)
+            write_server(out, name, cluster, i, probe_end_names[end],
+                         (double)counts->probes[end]);
+}
+
+static const struct {
+    const char *name, *type, *help;
+    void (*write)(FILE *out, const char *name, const struct cluster *cluster, uint32_t server);
+} server_metrics[] = {
+    {"postern_upstream_server_up", "gauge",
+     "1 while a server is in use and can be connected to.", write_up},
+    {"postern_upstream_ejections_total", "counter",
+     "Times that a server was ejected because its requests failed.", write_ejections},
+    {"postern_upstream_probes_total", "counter", "Health probes, by how they ended.",
+     write_probes},
+};
+
+static void write_servers(struct gateway *gw, FILE *out)
+{
+    for (size_t m = 0; m < sizeof(server_metrics) / sizeof(*server_metrics); m++) {
+        metrics_write_head(out, server_metrics[m].name, server_metrics[m].type,
+                           server_metrics[m].help);
+        for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->upstream_count; i++) {
+            const struct cluster *cluster = gw->snapshot->clusters[i];
+            for (uint32_t k = 0; k < cluster->count; k++)
+                if (!stood_before(cluster, k))
+                    server_metrics[m].write(out, server_metrics[m].name, cluster, k);
         }
     }
 }
@@ -153,7 +212,7 @@ static void write_metrics(void *owner, FILE *out)
 {
     struct gateway *gw = owner;
     metrics_write(gw->metrics, gw->worker_count, out);
-    write_up(gw, out);
+    write_servers(gw, out);
     write_counters(out);
     write_one(out, "postern_config_generation", "gauge",
               "Counts up with each configuration that takes effect.",
@@ -173,4 +232,5 @@ const struct admin_ops status_ops = {
     .config = config,
     .upstreams = upstreams,
     .metrics = write_metrics,
+    .drain = servers_drain,
 };

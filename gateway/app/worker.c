@@ -407,13 +407,22 @@ static void close_acceptor(struct acceptor *acceptor)
 
 /* ---- letters ---- */
 
-enum letter_kind { LETTER_PREPARE, LETTER_SWITCH, LETTER_FORGET, LETTER_DRAIN };
+enum letter_kind {
+    LETTER_PREPARE,
+    LETTER_SWITCH,
+    LETTER_FORGET,
+    LETTER_RECOVER,
+    LETTER_RETIRE,
+    LETTER_DRAIN
+};
 
 struct letter {
     struct message message;
     struct worker *worker;
     enum letter_kind kind;
     struct snapshot *snapshot;
+    struct cluster *cluster; /* with the next: which server it is about */
+    uint32_t server;
     struct worker_port *ports;
     size_t count;
     uint32_t timeout_ms;
@@ -523,10 +532,17 @@ static void on_letter(struct message *message)
     case LETTER_FORGET:
         context_forget(&worker->cx);
         break;
+    case LETTER_RECOVER:
+        context_recover(&worker->cx, letter->cluster, letter->server);
+        break;
+    case LETTER_RETIRE:
+        context_drain(&worker->cx, letter->cluster, letter->server);
+        break;
     case LETTER_DRAIN:
         do_drain(worker, letter->timeout_ms);
         break;
     }
+    cluster_unref(letter->cluster);
     mem_free(letter);
 }
 
@@ -542,6 +558,7 @@ static void drop_letter(struct message *message)
         mem_free(letter->ports[i].listener);
     }
     mem_free(letter->ports);
+    cluster_unref(letter->cluster);
     mem_free(letter);
 }
 
@@ -575,6 +592,26 @@ int worker_switch(struct worker *worker, struct worker_port *ports, size_t count
 int worker_forget(struct worker *worker)
 {
     return post(worker, &(struct letter){.kind = LETTER_FORGET});
+}
+
+static int post_server(struct worker *worker, enum letter_kind kind, struct cluster *cluster,
+                       uint32_t server)
+{
+    struct letter letter = {.kind = kind, .cluster = cluster_ref(cluster), .server = server};
+    int rc = post(worker, &letter);
+    if (rc < 0)
+        cluster_unref(cluster);
+    return rc;
+}
+
+int worker_recover(struct worker *worker, struct cluster *cluster, uint32_t server)
+{
+    return post_server(worker, LETTER_RECOVER, cluster, server);
+}
+
+int worker_retire(struct worker *worker, struct cluster *cluster, uint32_t server)
+{
+    return post_server(worker, LETTER_RETIRE, cluster, server);
 }
 
 int worker_drain(struct worker *worker, uint32_t timeout_ms)

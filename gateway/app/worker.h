@@ -77,6 +77,10 @@ int worker_prepare(struct worker *worker, struct snapshot *snapshot);
  * here on (the array and the descriptors). Addresses not among them stop listening. */
 int worker_switch(struct worker *worker, struct worker_port *ports, size_t count);
 int worker_forget(struct worker *worker);
+/* A server of `cluster` (a reference of its own is taken) is back and to be warmed, or drained.
+ */
+int worker_recover(struct worker *worker, struct cluster *cluster, uint32_t server);
+int worker_retire(struct worker *worker, struct cluster *cluster, uint32_t server);
 /* No more accepting; ends when the last connection is closed, at most `timeout_ms` from now
  * (then what is left is answered with `draining` or cut). 0: at once. */
 int worker_drain(struct worker *worker, uint32_t timeout_ms);

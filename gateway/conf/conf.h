@@ -149,6 +149,7 @@ struct conf_upstream {
         uint32_t try_timeout;     /* 0: none */
         uint32_t body_bytes;      /* of a request are kept for another try */
     } retry;
+    struct watch watch;
 };
 
 /* What may be sent again although a server may have executed it. */
@@ -318,8 +319,8 @@ void conf_free(struct conf *conf); /* NULL is fine */
 /* The effective configuration, defaults filled in, in gateway.conf's own syntax, such that
  * loading it again gives the same (-T). */
 void conf_dump(const struct conf *conf, FILE *out);
-/* Equal in everything that makes connections and choices differ: such an upstream is
- * adopted by a reload with its counters and warm connections. */
+/* Equal in everything that makes connections and choices differ: such an upstream keeps its
+ * warm connections over a reload, and all of it is adopted when it is watched as before too. */
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b);
 /* Equal in name, upstreams and weights: such a split goes on where it stood. */
 bool conf_split_eq(const struct conf_route *a, const struct conf_route *b);

@@ -251,6 +251,56 @@ static void dump_pool(const struct conf_upstream *upstream, FILE *out)
     fputs("  }\n", out);
 }
 
+static void dump_health(const struct health_policy *health, FILE *out)
+{
+    if (health->type == HEALTH_OFF)
+        return;
+    fprintf(out, "  health {\n    type = %s\n", health->type == HEALTH_TCP ? "tcp" : "http");
+    if (health->type == HEALTH_HTTP) {
+        put_option(out, "    path", health->path);
+        put_option(out, "    host", health->host);
+        put_option(out, "    body", health->body);
+        fputs("    status = {", out);
+        for (uint32_t i = 0; i < health->status_count; i++)
+            fprintf(out, "%s\"%u-%u\"", i ? ", " : "", health->status[i].low,
+                    health->status[i].high);
+        fputs("}\n", out);
+    }
+    put_time(out, "    interval", health->interval);
+    put_time(out, "    timeout", health->timeout);
+    fprintf(out, "    rise = %u\n    fall = %u\n  }\n", health->rise, health->fall);
+}
+
+static void dump_outlier(const struct outlier_policy *outlier, FILE *out)
+{
+    bool some = false;
+    if (!outlier->on)
+        return;
+    fprintf(out, "  outlier {\n    failures = %u\n", outlier->failures);
+    put_share(out, "    share", outlier->share_permille);
+    fprintf(out, "    requests = %u\n", outlier->requests);
+    put_time(out, "    window", outlier->window);
+    put_time(out, "    eject", outlier->eject);
+    put_time(out, "    max_eject", outlier->max_eject);
+    put_share(out, "    max_ejected", outlier->max_ejected_permille);
+    fputs("    on = {", out);
+    for (unsigned i = 0; i < OUTLIER_WORDS; i++) {
+        if (!(outlier->counts & 1u << i))
+            continue;
+        fprintf(out, "%s%s", some ? ", " : "", outlier_words[i]);
+        some = true;
+    }
+    fputs("}\n  }\n", out);
+}
+
+static void dump_watch(const struct watch *watch, FILE *out)
+{
+    fprintf(out, "  panic = %s\n", watch->panic == PANIC_FAIL ? "fail" : "use_all");
+    put_time(out, "  slow_start", watch->slow_start);
+    dump_health(&watch->health, out);
+    dump_outlier(&watch->outlier, out);
+}
+
 static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
 {
     fputc('\n', out);
@@ -262,6 +312,7 @@ static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
                 server->backup ? "true" : "false");
     }
     dump_choice(upstream, out);
+    dump_watch(&upstream->watch, out);
     dump_pool(upstream, out);
     fputs("  timeouts {\n", out);
     put_time(out, "    connect", upstream->timeouts.connect);

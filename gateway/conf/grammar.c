@@ -106,6 +106,16 @@ static cfg_opt_t sticky_cookie[] = {
     ONE("same_site"),   ONE("secure"), ONE("secret"), CFG_END(),
 };
 
+static cfg_opt_t health[] = {
+    ONE(GRAMMAR_PLACE), ONE("type"),    ONE("path"), ONE("host"), ONE("body"), LIST("status"),
+    ONE("interval"),    ONE("timeout"), ONE("rise"), ONE("fall"), CFG_END(),
+};
+
+static cfg_opt_t outlier[] = {
+    ONE(GRAMMAR_PLACE), ONE("failures"),  ONE("share"),       ONE("requests"), ONE("window"),
+    ONE("eject"),       ONE("max_eject"), ONE("max_ejected"), LIST("on"),      CFG_END(),
+};
+
 static cfg_opt_t upstream[] = {
     ONE(GRAMMAR_TITLE),
     SECTION("server", server),
@@ -120,6 +130,10 @@ static cfg_opt_t upstream[] = {
     ONE("tell_deadline"),
     SECTION("retry", retry),
     SECTION("breaker", breaker),
+    SECTION("health", health),
+    SECTION("outlier", outlier),
+    ONE("panic"),
+    ONE("slow_start"),
     CFG_END(),
 };
 

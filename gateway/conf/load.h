@@ -171,6 +171,10 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret);
 unsigned paths_compile(struct load *load, cfg_t *sec, unsigned allow);
 void paths_put(unsigned allow, FILE *out); /* as a section, indented by two */
 void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
+/* watch_conf.c: panic, slow_start, health and outlier of an upstream's section. */
+void watch_compile(struct load *load, cfg_t *sec, struct conf_upstream *upstream);
+#define OUTLIER_WORDS 9
+extern const char *const outlier_words[OUTLIER_WORDS]; /* by enum outlier_on bit */
 /* client_ip, header:NAME, cookie:NAME, or path where `path` says so. */
 void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
                      enum conf_hash_on *ret_on, char **ret_name);

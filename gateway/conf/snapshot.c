@@ -62,9 +62,10 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
                        up->name, CLUSTER_SERVERS);
             return false;
         }
+        const char *name = strncmp(server->text, "unix:", 5) == 0 ? "localhost" : server->text;
         for (size_t k = 0; k < n; k++)
             list[count++] = (struct cluster_server){addrs[k], server->weight, server->backup,
-                                                    (uint16_t)i, NULL};
+                                                    (uint16_t)i, NULL, name};
     }
     *ret_count = count;
     return true;
@@ -123,7 +124,8 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
     const struct conf_upstream *like = find_upstream(old, up->name, &index);
     const struct cluster *before =
         like && conf_upstream_eq(like, up) ? old->clusters[index] : NULL;
-    if (ok && before && same_servers(before, list, count)) {
+    if (ok && before && watch_eq(&like->watch, &up->watch) &&
+        same_servers(before, list, count)) {
         cluster = cluster_ref(old->clusters[index]);
     } else if (ok) {
         struct sip_key key = up->sticky.name ? sticky_key(up) : (struct sip_key){0, 0};
@@ -142,6 +144,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_on = up->retry.on,
             .proxy_protocol = up->proxy_protocol,
             .sticky = up->sticky.name ? &key : NULL,
+            .watch = up->watch,
             .kin = before,
             .before = like ? old->clusters[index] : NULL,
         };

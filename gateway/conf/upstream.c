@@ -295,4 +295,5 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     if ((sub = value_section(sec, "retry")))
         retry_compile(load, sub, ret);
     proxy_protocol_compile(load, sec, ret);
+    watch_compile(load, sec, ret);
 }

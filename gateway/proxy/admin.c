@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #define LISTENERS    8
 #define BACKLOG      64
@@ -153,6 +154,103 @@ static const struct endpoint {
     {"/upstreams", upstreams}, {"/config", config},
 };
 
+/* ---- what is done on request ---- */
+
+static void answer_problem(struct evhttp_request *req, int status, const char *title,
+                           const char *detail)
+{
+    json_t *json = json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title", title,
+                             "status", status, "detail", detail);
+    char *text = json ? json_dumps(json, 0) : NULL;
+
+    json_decref(json);
+    if (text)
+        answer_taking(req, status, PROBLEM, text, strlen(text));
+    else
+        answer_no_memory(req);
+}
+
+/* A part of a path, decoded into a text of its own, or NULL: no memory. */
+static char *decoded(const char *p, size_t n)
+{
+    char *out = malloc(n + 1);
+    size_t at = 0;
+    uint64_t byte;
+
+    for (size_t i = 0; out && i < n; i++) {
+        if (p[i] == '%' && n - i > 2 &&
+            str_hex_to_u64((struct str){p + i + 1, 2}, 255, &byte) == 0) {
+            out[at++] = (char)byte;
+            i += 2;
+        } else {
+            out[at++] = p[i];
+        }
+    }
+    if (out)
+        out[at] = '\0';
+    return out;
+}
+
+/* /upstreams/NAME/SERVER/drain or /ready; a unix socket's slashes may stand as they are. */
+struct order {
+    char *upstream, *server;
+    bool drain;
+};
+
+static bool parse_order(const char *path, struct order *ret)
+{
+    static const char before[] = "/upstreams/";
+    const char *name = path + sizeof(before) - 1, *slash, *last;
+
+    if (!path || strncmp(path, before, sizeof(before) - 1) != 0)
+        return false;
+    slash = strchr(name, '/');
+    last = strrchr(name, '/');
+    if (!slash || last == slash || (strcmp(last, "/drain") != 0 && strcmp(last, "/ready") != 0))
+        return false;
+    ret->upstream = decoded(name, (size_t)(slash - name));
+    ret->server = decoded(slash + 1, (size_t)(last - slash - 1));
+    ret->drain = strcmp(last, "/drain") == 0;
+    return true;
+}
+
+static void drain(struct admin *admin, struct evhttp_request *req, const struct order *order)
+{
+    char detail[ADMIN_DETAIL] = "";
+    json_t *json = NULL;
+
+    if (order->upstream && order->server)
+        json = admin->ops->drain(admin->owner, order->upstream, order->server, order->drain,
+                                 detail);
+    if (json)
+        answer_json(req, json);
+    else if (detail[0])
+        answer_problem(req, HTTP_NOTFOUND, "Not Found", detail);
+    else
+        answer_no_memory(req);
+}
+
+/* True: the request was one, and is answered. */
+static bool on_order(struct admin *admin, struct evhttp_request *req, const char *path)
+{
+    struct order order = {NULL, NULL, false};
+
+    if (!parse_order(path, &order))
+        return false;
+    if (evhttp_request_get_command(req) != EVHTTP_REQ_POST) {
+        evhttp_add_header(evhttp_request_get_output_headers(req), "Allow", "POST");
+        answer_problem(req, HTTP_BADMETHOD, "Method Not Allowed", "Only POST is answered here");
+    } else if (evhttp_find_header(evhttp_request_get_input_headers(req), "Origin")) {
+        /* a page in an operator's browser must not give orders */
+        answer_problem(req, 403, "Forbidden", "Orders are not taken from web pages");
+    } else {
+        drain(admin, req, &order);
+    }
+    free(order.upstream);
+    free(order.server);
+    return true;
+}
+
 static void on_request(struct evhttp_request *req, void *arg)
 {
     const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(req);
@@ -163,11 +261,14 @@ static void on_request(struct evhttp_request *req, void *arg)
     for (size_t i = 0; path && i < sizeof(endpoints) / sizeof(*endpoints); i++)
         if (strcmp(path, endpoints[i].path) == 0)
             found = &endpoints[i];
+    if (!found && on_order(arg, req, path))
+        return;
     if (!found && method != EVHTTP_REQ_CONNECT) { /* which names no path */
-        answer(
-            req, HTTP_NOTFOUND, PROBLEM,
-            "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
-            "\"detail\":\"There are /healthz, /readyz, /metrics, /upstreams and /config\"}\n");
+        answer(req, HTTP_NOTFOUND, PROBLEM,
+               "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
+               "\"detail\":\"There are /healthz, /readyz, /metrics, /upstreams and /config; "
+               "and POST "
+               "/upstreams/NAME/SERVER/drain and .../ready\"}\n");
     } else if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
         evhttp_add_header(evhttp_request_get_output_headers(req), "Allow", "GET, HEAD");
         answer(req, HTTP_BADMETHOD, PROBLEM,

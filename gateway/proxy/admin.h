@@ -11,11 +11,18 @@
 
 struct event_base;
 
+#define ADMIN_DETAIL 512
+
 struct admin_ops {
     bool (*is_ready)(void *owner);
     json_t *(*config)(void *owner);    /* a new reference, or NULL: no memory */
     json_t *(*upstreams)(void *owner); /* likewise */
     void (*metrics)(void *owner, FILE *out);
+    /* Takes a server of an upstream out, or puts it back; the upstream's servers as they are
+     * then. NULL: there is no such server, and `detail` says what there is; or no memory, and
+     * `detail` stays empty. */
+    json_t *(*drain)(void *owner, const char *upstream, const char *server, bool drain,
+                     char detail[ADMIN_DETAIL]);
 };
 
 struct admin;

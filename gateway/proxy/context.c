@@ -242,6 +242,22 @@ static int add_fleet(struct context *cx, struct cluster *cluster)
     return cx->fleets[cluster->slot] ? 0 : -ENOMEM;
 }
 
+void context_recover(struct context *cx, const struct cluster *cluster, uint32_t server)
+{
+    struct fleet *fleet = context_fleet(cx, cluster);
+    if (fleet && fleet->cluster == cluster)
+        pool_recover(fleet->pools[server]);
+    else
+        vitals_warmed(cluster->servers[server].vitals); /* nothing of it here */
+}
+
+void context_drain(struct context *cx, const struct cluster *cluster, uint32_t server)
+{
+    struct fleet *fleet = context_fleet(cx, cluster);
+    if (fleet && fleet->cluster == cluster)
+        pool_drain(fleet->pools[server]);
+}
+
 /* ---- prepare, switch ---- */
 
 static void on_pool_warm(void *arg)

@@ -80,6 +80,11 @@ void context_switch(struct context *cx);
 /* Forgets what was prepared. */
 void context_forget(struct context *cx);
 
+/* A server of `cluster` is back: its pool is warmed (vitals_warmed is called), or it is
+ * drained: its pool keeps nothing unused. */
+void context_recover(struct context *cx, const struct cluster *cluster, uint32_t server);
+void context_drain(struct context *cx, const struct cluster *cluster, uint32_t server);
+
 /* An exchange of that view has ended. */
 void context_exchange_ended(struct context *cx, struct view *view);
 

@@ -128,6 +128,7 @@ static void on_total_due(struct deadline *deadline)
 {
     struct exchange *ex =
         (struct exchange *)((char *)deadline - offsetof(struct exchange, total));
+    exchange_out_of_time(ex);
     refuse(ex, R_UPSTREAM_TIMEOUT_TOTAL);
 }
 

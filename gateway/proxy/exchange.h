@@ -109,6 +109,8 @@ void exchange_go(struct exchange *ex);
 void exchange_choose(struct exchange *ex);
 /* Its try_due has come. */
 void exchange_try_due(struct deadline *deadline);
+/* Its time is up: notes whether that speaks against its server. */
+void exchange_out_of_time(const struct exchange *ex);
 /* Lets go of the upstream side in whatever state it is. */
 void exchange_drop_up(struct exchange *ex);
 /* Answers with an error of our own, or cuts the answer off if it has begun. Ends or will end.

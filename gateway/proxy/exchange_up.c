@@ -7,6 +7,7 @@
 #include "proxy/forward.h"
 #include "proxy/spare.h"
 #include "proxy/sticky.h"
+#include "up/outlier.h"
 
 #define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
 #define RETRY_HALF  (5 * NS_PER_S) /* half of the budget's window */
@@ -100,6 +101,49 @@ void exchange_choose(struct exchange *ex)
     ask(ex, server);
 }
 
+/* ---- what speaks against a server ---- */
+
+static void note(const struct exchange *ex, unsigned what)
+{
+    outlier_note(ex->cluster, (unsigned)ex->server, what, ex->cx->loop->now);
+}
+
+static void note_failure(const struct exchange *ex, enum reason reason)
+{
+    switch (reason) {
+    case R_UPSTREAM_CONNECT:
+    case R_UPSTREAM_TIMEOUT_CONNECT:
+        note(ex, OUTLIER_CONNECT);
+        break;
+    case R_UPSTREAM_RESET:
+        note(ex, OUTLIER_RESET);
+        break;
+    case R_UPSTREAM_TIMEOUT_RESPONSE:
+    case R_UPSTREAM_TIMEOUT_IDLE:
+    case R_UPSTREAM_TIMEOUT_TOTAL:
+        note(ex, OUTLIER_TIMEOUT);
+        break;
+    case R_UPSTREAM_PROTOCOL:
+        note(ex, OUTLIER_PROTOCOL);
+        break;
+    default: /* not the server's */
+        break;
+    }
+}
+
+void exchange_out_of_time(const struct exchange *ex)
+{
+    /* while the request is still being sent it is the client who takes the time */
+    if (ex->state == EX_SEND && ex->request.ended)
+        note_failure(ex, R_UPSTREAM_TIMEOUT_TOTAL);
+}
+
+/* A status that counts as a failure is noted at once; that all went well, only at the end. */
+static bool is_bad_status(const struct exchange *ex)
+{
+    return outlier_status(ex->upstream_status) & ex->cluster->watch.outlier.counts;
+}
+
 /* ---- the connection ---- */
 
 static void leave_server(struct exchange *ex)
@@ -173,6 +217,7 @@ static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
     struct exchange *ex =
         (struct exchange *)((char *)waiter - offsetof(struct exchange, waiter));
     leave_server(ex);
+    note_failure(ex, fault->reason);
     if (!retry(ex, fault))
         exchange_fail(ex, fault);
 }
@@ -257,11 +302,15 @@ static void go_elsewhere(struct exchange *ex, int server)
     again(ex, server);
 }
 
+/* The keep-alive race: the server closed an idle connection as the request went out. */
+static bool is_race(const struct exchange *ex, const struct leg_fault *fault)
+{
+    return fault->reason == R_UPSTREAM_RESET && ex->reused && fault->silent && !ex->raced;
+}
+
 static bool retry(struct exchange *ex, const struct leg_fault *fault)
 {
-    /* The keep-alive race: the server closed an idle connection as the request went out. */
-    if (fault->reason == R_UPSTREAM_RESET && ex->reused && fault->silent && !ex->raced &&
-        is_repeatable(ex, fault->untouched)) {
+    if (is_race(ex, fault) && is_repeatable(ex, fault->untouched)) {
         ex->raced = true;
         again(ex, ex->server);
         return true;
@@ -291,6 +340,7 @@ void exchange_try_due(struct deadline *deadline)
     if (ex->state == EX_SEND) {
         fault.reason = R_UPSTREAM_TIMEOUT_RESPONSE;
         fault.untouched = h1_client_is_untouched(ex->client);
+        note_failure(ex, fault.reason);
     }
     exchange_drop_up(ex);
     if (!retry(ex, &fault))
@@ -361,6 +411,8 @@ static void on_head(struct leg *leg, struct head *head)
         ex->upstream_status = head->status;
         ex->head_at = ex->cx->loop->now;
         count_answer(ex);
+        if (is_bad_status(ex))
+            note(ex, outlier_status(head->status));
         if (retry_status(ex, head))
             return;
         spare_drop(ex);
@@ -375,6 +427,7 @@ static void on_head(struct leg *leg, struct head *head)
     if (head->status == 101) {
         ex->status = 101;
         spare_drop(ex);
+        note(ex, 0);
         on_tunnel(ex, head);
         return;
     }
@@ -398,6 +451,8 @@ static void on_end(struct leg *leg, struct head *trailers)
         return;
     }
     exchange_to(ex, EX_FLUSH);
+    if (!is_bad_status(ex))
+        note(ex, 0);
     histogram_add(ex->fleet->duration, ex->up_ended_at - ex->sent_at);
     leave_server(ex);
     leg->ops->release(leg);
@@ -417,6 +472,8 @@ static void on_gone(struct leg *leg, const struct leg_fault *fault)
 {
     struct exchange *ex = leg->owner;
     leave_server(ex);
+    if (ex->state == EX_RELAY || (ex->state == EX_SEND && !is_race(ex, fault)))
+        note_failure(ex, fault->reason);
     if (ex->state == EX_SEND && retry(ex, fault))
         return;
     exchange_fail(ex, fault);

@@ -128,10 +128,18 @@ static bool make_ids(struct cluster *cluster, const struct sip_key *key)
     return cluster->ids != NULL;
 }
 
+static char *copy(const char *text) /* NULL for NULL too */
+{
+    size_t n = text ? strlen(text) + 1 : 0;
+    char *out = text ? mem_alloc(n) : NULL;
+    return out ? memcpy(out, text, n) : NULL;
+}
+
 /* False: no memory. */
 static bool add_servers(struct cluster *cluster, const struct cluster_server *servers,
                         size_t count, bool backups)
 {
+    bool all = true;
     for (size_t i = 0; i < count; i++) {
         if (servers[i].backup != backups)
             continue;
@@ -141,11 +149,12 @@ static bool add_servers(struct cluster *cluster, const struct cluster_server *se
         server->weight = servers[i].weight;
         server->backup = backups;
         server->from = servers[i].from;
+        server->host = copy(servers[i].host);
+        server->name = copy(servers[i].name);
+        all &= (server->host || !servers[i].host) && (server->name || !servers[i].name);
         addr_put(server->text, &server->addr);
-        if (servers[i].host && !(server->host = strdup(servers[i].host)))
-            return false;
     }
-    return true;
+    return all;
 }
 
 /* The same address, if possible of the same server of the upstream; each is taken once. */
@@ -172,10 +181,12 @@ static bool add_vitals(struct cluster *cluster, const struct cluster *before)
     for (uint32_t i = 0; cluster->ward && i < cluster->count; i++) {
         struct server *server = &cluster->servers[i];
         server->vitals = inherit(before, server, taken);
-        if (!server->vitals)
-            server->vitals = vitals_new(cluster->ward);
+        if (server->vitals)
+            continue;
+        server->vitals = vitals_new(cluster->ward);
         if (!server->vitals)
             return false;
+        server->vitals->joined = before && before->count;
     }
     return cluster->ward != NULL;
 }
@@ -203,19 +214,17 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->proxy_protocol = spec->proxy_protocol;
     cluster->tls = spec->tls ? tls_back_ref(spec->tls) : NULL;
     atomic_init(&cluster->refs, 1);
-    size_t name_size = strlen(spec->name) + 1;
-    cluster->name = mem_alloc(name_size);
+    cluster->name = copy(spec->name);
     cluster->servers = aligned_alloc(CACHE_LINE, (count ? count : 1) * sizeof(struct server));
     if (watch_copy(&cluster->watch, &spec->watch) < 0 || slot < 0 || !cluster->name ||
         !cluster->servers)
         goto fail;
-    memcpy(cluster->name, spec->name, name_size);
-    bool ok = add_servers(cluster, servers, count, false);
+    bool all = add_servers(cluster, servers, count, false);
     cluster->primaries = cluster->count;
     for (uint32_t i = 0; i < cluster->primaries; i++)
         cluster->weight += cluster->servers[i].weight;
-    if (!ok || !add_servers(cluster, servers, count, true) ||
-        !add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
+    all &= add_servers(cluster, servers, count, true);
+    if (!all || !add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
         !expand(cluster->servers, 0, cluster->primaries, &cluster->order,
                 &cluster->order_len) ||
         !expand(cluster->servers, cluster->primaries, cluster->count, &cluster->backup_order,
@@ -243,8 +252,11 @@ void cluster_unref(struct cluster *cluster)
         return;
     if (cluster->slot != UINT32_MAX)
         slot_give(cluster->slot);
-    for (uint32_t i = 0; i < cluster->count; i++)
+    for (uint32_t i = 0; i < cluster->count; i++) {
         vitals_unref(cluster->servers[i].vitals);
+        mem_free(cluster->servers[i].host);
+        mem_free(cluster->servers[i].name);
+    }
     ward_unref(cluster->ward);
     watch_done(&cluster->watch);
     mem_free(cluster->order);
@@ -253,8 +265,6 @@ void cluster_unref(struct cluster *cluster)
     mem_free(cluster->ring_servers);
     mem_free(cluster->ids);
     mem_free(cluster->name);
-    for (uint32_t i = 0; i < cluster->count; i++)
-        free(cluster->servers[i].host);
     tls_back_unref(cluster->tls);
     free(cluster->servers);
     free(cluster);

@@ -28,6 +28,7 @@ struct server {
     bool backup;
     uint16_t from;         /* which of the upstream's servers has this address */
     unsigned metric_name;  /* set by whoever counts */
+    char *name;            /* what probes call it in Host; NULL: its address */
     struct vitals *vitals; /* shared with this server in other clusters of the upstream */
     /* Workers whose last try to connect failed; 0: it is up as far as anybody knows. */
     _Atomic uint32_t down;
@@ -105,6 +106,7 @@ struct cluster_server {
     bool backup;
     uint16_t from;    /* which of the upstream's servers has this address */
     const char *host; /* whose certificate is expected there; NULL: nobody's */
+    const char *name; /* what probes call it; NULL: its address */
 };
 
 /* Main thread. NULL: no memory, or more than CLUSTER_SERVERS servers. One reference. */

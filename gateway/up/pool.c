@@ -35,6 +35,7 @@ struct pool {
     void (*on_warm)(void *);
     void *on_warm_arg;
     bool closed;
+    bool recovering; /* the server is back, and waits for our floor */
     struct grave grave;
 };
 
@@ -142,9 +143,24 @@ static void bury_if_done(struct pool *pool)
         loop_bury(pool->loop, &pool->grave, on_bury_pool);
 }
 
+static bool is_draining(const struct pool *pool)
+{
+    return vitals_word(pool->server->vitals) & VITAL_DRAINING;
+}
+
+static void end_recovery(struct pool *pool)
+{
+    if (pool->recovering)
+        vitals_warmed(pool->server->vitals);
+    pool->recovering = false;
+}
+
 static void told_warm(struct pool *pool)
 {
-    if (!pool->on_warm || pool->connecting)
+    if (pool->connecting)
+        return;
+    end_recovery(pool);
+    if (!pool->on_warm)
         return;
     void (*on_warm)(void *) = pool->on_warm;
     pool->on_warm = NULL;
@@ -203,7 +219,8 @@ static void offer(struct pool *pool, struct h1_client *client)
     list_put(&pool->idle_first, client);
     pool->idle++;
     count(pool->counters.idle, 1);
-    if (pool->closed || used_up || expired || (!pool->waiters && pool->idle > pool->max_idle)) {
+    bool in_vain = !pool->waiters && (pool->idle > pool->max_idle || is_draining(pool));
+    if (pool->closed || used_up || expired || in_vain) {
         h1_client_close(client);
         return;
     }
@@ -452,7 +469,7 @@ static void on_refill(struct task *task)
             fault.reason = R_UPSTREAM_NONE;
         fail_waiter(pool, &fault);
     }
-    if (pool->closed)
+    if (pool->closed || is_draining(pool))
         return;
     permits_want(&pool->permits, pool->loop->now, full);
     if (full) {
@@ -480,6 +497,8 @@ static void on_refill(struct task *task)
 static void on_refill_due(struct deadline *deadline)
 {
     struct pool *pool = (struct pool *)((char *)deadline - offsetof(struct pool, refill_due));
+    if (is_draining(pool))
+        return;
     if (pool->idle + pool->lent + pool->connecting < pool->warm && open_one(pool) < 0)
         loop_deadline(pool->loop, &pool->refill_due, pool->backoff_ms);
 }
@@ -489,6 +508,23 @@ void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg)
     pool->on_warm = on_warm;
     pool->on_warm_arg = arg;
     on_refill(&pool->refill);
+    told_warm(pool);
+}
+
+void pool_drain(struct pool *pool)
+{
+    while (pool->idle_first)
+        h1_client_close(pool->idle_first);
+}
+
+void pool_recover(struct pool *pool)
+{
+    end_recovery(pool); /* one at a time */
+    pool_drain(pool);
+    end_backoff(pool);
+    pool->recovering = true;
+    if (!pool->closed)
+        on_refill(&pool->refill);
     told_warm(pool);
 }
 
@@ -593,6 +629,7 @@ void pool_close(struct pool *pool)
     end_backoff(pool);
     pool->closed = true;
     pool->on_warm = NULL;
+    end_recovery(pool);
     loop_cancel(pool->loop, &pool->refill);
     deadline_end(&pool->loop->wheel, &pool->refill_due);
     deadline_end(&pool->loop->wheel, &pool->look_due);

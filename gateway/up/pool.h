@@ -53,6 +53,11 @@ void pool_close(struct pool *pool);
 /* Opens connections up to the warm floor. `on_warm` is called once, when the floor stands or
  * every attempt has failed, perhaps at once. */
 void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg);
+/* The server is back after it was out: what is idle dates from before and is closed, the floor
+ * is opened anew, and vitals_warmed is called once when that has succeeded or failed. */
+void pool_recover(struct pool *pool);
+/* It is drained (VITAL_DRAINING is set): nothing unused stays open. */
+void pool_drain(struct pool *pool);
 /* Nobody waits for on_warm any more. */
 void pool_forget_warm(struct pool *pool);
 

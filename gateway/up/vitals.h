@@ -8,9 +8,8 @@
 #define POSTERN_UP_VITALS_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "net/loop.h"
 #include "up/permits.h"
 
 /* Bits of the word. A server with one of VITAL_OUT gets no requests. */
@@ -31,14 +30,30 @@ enum vital {
 /* What the servers of one upstream share, over all its clusters. */
 struct ward {
     _Atomic uint32_t refs;
-    _Atomic uint32_t ejected; /* servers with VITAL_EJECTED */
+    _Atomic uint32_t ejected; /* servers with VITAL_EJECTED, never more than may be */
+    struct health *health;    /* who is told of ejections; set once, before workers know it */
+};
+
+/* Why a server was ejected. */
+struct verdict {
+    unsigned what;     /* the last failure: one of enum outlier_on */
+    uint32_t failures; /* in a row, or of ... */
+    uint32_t requests; /* ... so many in the window; 0: in a row */
 };
 
 struct vitals {
     _Atomic uint32_t refs;
     struct ward *ward;
+    struct target *target;  /* main thread: what up/health has for it; NULL: nothing */
+    bool joined;            /* main thread: others of its upstream were there before it */
+    struct message news;    /* on its way to the main thread while it is newly ejected */
+    struct verdict verdict; /* with `news` */
     _Alignas(64) _Atomic uint32_t word;
-    _Alignas(64) _Atomic uint32_t cold;  /* workers that still warm it */
+    _Alignas(64) _Atomic uint32_t cold; /* workers that still warm it */
+    /* With outlier detection: failures in a row; and requests and failures of the half window
+     * under way and of the one before (outlier.c). */
+    _Atomic uint32_t streak;
+    _Atomic uint64_t window, window_before;
     _Alignas(64) struct permits permits; /* connections to it */
 };
 

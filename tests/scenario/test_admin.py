@@ -17,6 +17,8 @@ METRICS = {
     "postern_upstream_connection_reuses_total": {"upstream", "server"},
     "postern_upstream_connections": {"upstream", "server", "state"},
     "postern_upstream_server_up": {"upstream", "server"},
+    "postern_upstream_ejections_total": {"upstream", "server"},
+    "postern_upstream_probes_total": {"upstream", "server", "result"},
     "postern_upstream_retries_total": {"upstream"},
     "postern_downstream_connections": {"listener"},
     "postern_downstream_bytes_total": {"listener", "direction"},
@@ -50,7 +52,7 @@ def test_unknown_paths_and_methods(gateway, upstream):
 def test_every_metric_with_its_labels(gateway, backend):
     app = backend(answer=lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody")
     dead = free_address(own_host())
-    gw = gateway(HTTP + 'upstream "app" { server "@app@" {} }\nupstream "dead" { server "@dead@" {} }\n'
+    gw = gateway(HTTP + 'upstream "app" { server "@app@" {} health {} outlier {} }\nupstream "dead" { server "@dead@" {} }\n'
                  'route "all" { path = "/{rest...}"  upstream = app }\n'
                  'route "dead" { path = "/dead"  upstream = dead }\n', app=app, dead=dead)
     client = gw.client()

@@ -126,6 +126,7 @@ def test_a_changed_upstream_is_warm_before_it_takes_effect(gateway, backend):
     client = gw.client()
     assert client.get().body == b"old"
     gw.reload(HTTP + 'upstream "app" { server "@new@" {} pool { warm = 3 } }\n' + ALL)
+    until(lambda: new.opened >= 3, "the backend's thread has taken them from its queue")
     assert new.opened == 3
     assert client.get().body == b"new"
     assert new.opened == 3

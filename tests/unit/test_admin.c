@@ -61,7 +61,20 @@ static void metrics(void *owner, FILE *out)
         fprintf(out, "postern_test{n=\"%d\"} 1\n", i);
 }
 
-static const struct admin_ops ops = {is_ready, config, upstreams, metrics};
+static json_t *drain(void *owner, const char *upstream, const char *name, bool is_drain,
+                     char detail[ADMIN_DETAIL])
+{
+    (void)owner;
+    if (server.broken)
+        return NULL;
+    if (strcmp(upstream, "users") != 0) {
+        snprintf(detail, ADMIN_DETAIL, "There is no \"%s\"", upstream);
+        return NULL;
+    }
+    return json_pack("{s:s, s:b}", "server", name, "drain", is_drain);
+}
+
+static const struct admin_ops ops = {is_ready, config, upstreams, metrics, drain};
 
 static void on_control(evutil_socket_t fd, short what, void *arg)
 {

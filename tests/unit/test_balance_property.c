@@ -75,7 +75,7 @@ static void only_keys_of_who_comes_or_leaves_move(void **state)
         struct cluster *with = hashing(weights, 0);
         weights[n - 1] = 0; /* ports go up with the index: the last is the one to leave */
         struct cluster *without = hashing(weights, 0);
-        struct tried down = {{0}};
+        struct tried down = {.regardless = 0};
         tried_add(&down, n - 1);
         for (uint64_t i = 0; i < KEYS; i++) {
             int before = balance_pick(with, &none, key(i), 0);
@@ -140,7 +140,7 @@ static void the_bound_is_of_those_who_are_there(void **state)
     (void)state;
     static const int weights[] = {1, 1, 1, 1, 0};
     struct cluster *cluster = hashing(weights, 1000);
-    struct tried out = {{0}};
+    struct tried out = {.regardless = 0};
     tried_add(&out, 0);
     tried_add(&out, 2);
     for (int i = 0; i < 100; i++)

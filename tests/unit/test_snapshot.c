@@ -44,7 +44,7 @@ static void clusters_are_made_as_the_file_says(void **state)
         NULL);
     const struct cluster *cluster = one->clusters[0];
     static const struct cluster_limits limits = {1,    2,    3,    4,    5000,
-                                                 6000, 7000, 8000, 9000, 10000};
+                                                 6000, 7000, 8000, 9000, 10000, 1000};
     assert_int_equal(one->generation, 1);
     assert_string_equal(cluster->name, "u");
     assert_int_equal(cluster->servers[0].weight, 3);
