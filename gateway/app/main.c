@@ -11,11 +11,12 @@
 
 #include "app/explain.h"
 #include "app/gateway.h"
+#include "app/help_plugin.h"
 #include "proxy/plugins.h"
 
 #define DEFAULT_FILE "/etc/postern/gateway.conf"
 
-enum action { ACT_RUN, ACT_TEST, ACT_DUMP, ACT_EXPLAIN };
+enum action { ACT_RUN, ACT_TEST, ACT_DUMP, ACT_EXPLAIN, ACT_PLUGIN };
 
 struct options {
     const char *file, *request;
@@ -25,6 +26,7 @@ struct options {
 
 static const char usage[] =
     "usage: postern [-c FILE] [-t | -T] [-q] [-v | -V] [-h] [--explain \"METHOD URL\"]\n"
+    "               [--help-plugin NAME]\n"
     "\n"
     "  -c FILE    configuration file; default " DEFAULT_FILE "\n"
     "  -t         check the configuration completely, print every fault, exit 0 or 1\n"
@@ -34,6 +36,8 @@ static const char usage[] =
     "  -h         this text\n"
     "  --explain \"GET http://host/path\"\n"
     "             which listener, route and upstream that request would get, and why\n"
+    "  --help-plugin NAME\n"
+    "             what a plugin is for and its options; NAME may be the path of one\n"
     "\n"
     "signals: HUP loads the configuration anew, USR1 reopens log files, TERM, QUIT and INT\n"
     "drain and stop (a second one stops at once).\n"
@@ -52,6 +56,7 @@ static void print_version(bool all)
     printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\nnghttp2 %s\npcre2 %s\n",
            event_get_version(), ares_version(NULL), POSTERN_CONFUSE, jansson_version_str(),
            nghttp2_version(0)->version_str, POSTERN_PCRE2);
+    printf("plugin interface %d.%d\n", POSTERN_ABI_MAJOR, POSTERN_ABI_MINOR);
 }
 
 static void print_faults(const struct conf_faults *faults, const char *kind)
@@ -114,6 +119,7 @@ static int parse(int argc, char **argv, struct options *options)
 {
     static const struct option longs[] = {{"explain", required_argument, NULL, 'e'},
                                           {"help", no_argument, NULL, 'h'},
+                                          {"help-plugin", required_argument, NULL, 'p'},
                                           {"version", no_argument, NULL, 'v'},
                                           {NULL, 0, NULL, 0}};
     int c;
@@ -133,6 +139,10 @@ static int parse(int argc, char **argv, struct options *options)
             break;
         case 'e':
             options->action = ACT_EXPLAIN;
+            options->request = optarg;
+            break;
+        case 'p':
+            options->action = ACT_PLUGIN;
             options->request = optarg;
             break;
         case 'v':
@@ -164,5 +174,7 @@ int main(int argc, char **argv)
         return status;
     plugins_init();
     host_set_check(options.action != ACT_RUN);
+    if (options.action == ACT_PLUGIN)
+        return help_plugin(options.request);
     return options.action == ACT_RUN ? run(options.file) : check(&options);
 }

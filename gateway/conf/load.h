@@ -13,6 +13,7 @@
 
 #include "conf/conf.h"
 #include "conf/pattern.h"
+#include "conf/plugin_text.h"
 
 #define LOAD_PLUGINS PHASES_INSTANCES /* the most of one configuration */
 
@@ -194,9 +195,6 @@ void plugins_free(struct conf *conf);
 /* plugin_value.c. What a section says for the plugin's options, checked. False: there were
  * faults. */
 bool plugin_values(struct load *load, cfg_t *sec, struct conf_plugin *ret);
-/* What an option takes, as words. */
-#define PLUGIN_EXPECTED 320
-const char *plugin_expected(const struct postern_option *option, char out[PLUGIN_EXPECTED]);
 /* dump.c: between double quotes, such that libconfuse's lexer gives the same bytes back. */
 void dump_quoted(FILE *out, struct str text);
 void plugins_dump(const struct conf_plugins *plugins, const char *indent, FILE *out);

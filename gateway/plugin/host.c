@@ -19,7 +19,7 @@
 struct postern_api host_api;
 
 static struct {
-    struct plugin *plugins;
+    const struct plugin *_Atomic plugins;
     unsigned count;
     bool check;
 } host;
@@ -227,11 +227,19 @@ static bool open_object(struct plugin *plugin, const char *path, char err[HOST_E
     return true;
 }
 
+const struct plugin *host_loaded(const char *path)
+{
+    const struct plugin *plugin = atomic_load_explicit(&host.plugins, memory_order_acquire);
+    while (plugin && strcmp(plugin->path, path) != 0)
+        plugin = plugin->next;
+    return plugin;
+}
+
 const struct plugin *host_load(const char *path, char err[HOST_ERROR])
 {
-    for (const struct plugin *p = host.plugins; p; p = p->next)
-        if (strcmp(p->path, path) == 0)
-            return p;
+    const struct plugin *loaded = host_loaded(path);
+    if (loaded)
+        return loaded;
     if (host.count == PLUGINS_MAX) {
         fail(err, "cannot load %s: %d plugins are loaded already, at most that", path,
              PLUGINS_MAX);
@@ -246,8 +254,8 @@ const struct plugin *host_load(const char *path, char err[HOST_ERROR])
         mem_free(plugin);
         return NULL;
     }
-    plugin->next = host.plugins;
-    host.plugins = plugin;
+    plugin->next = atomic_load_explicit(&host.plugins, memory_order_relaxed);
+    atomic_store_explicit(&host.plugins, plugin, memory_order_release);
     host.count++;
     return plugin;
 }

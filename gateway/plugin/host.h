@@ -16,10 +16,11 @@
 
 /* A loaded plugin. Lives as long as the process: what a worker runs is never unmapped. */
 struct plugin {
-    struct plugin *next;
+    const struct plugin *next;
     char *path;
-    struct postern_plugin def; /* the plugin's own, as far as it goes; NULL behind that */
-    enum reason *reasons;      /* what each of its reasons is to us */
+    struct postern_plugin def;  /* the plugin's own, as far as it goes; NULL behind that */
+    enum reason *reasons;       /* what each of its reasons is to us */
+    _Atomic uint64_t told_slow; /* when the watchdog spoke of it last, ns */
 };
 
 /* What plugins call. Each room fills its part before the first plugin is loaded. */
@@ -30,6 +31,8 @@ void host_fill(void); /* this room's part */
 /* The plugin of that file, loaded at the first time. The file's name is NAME.so. NULL: `err`
  * has a sentence. */
 const struct plugin *host_load(const char *path, char err[HOST_ERROR]);
+/* The plugin that was loaded from that path, or NULL. Any thread: a list only grows. */
+const struct plugin *host_loaded(const char *path);
 /* Where NAME.so would be: in `directory` (NULL: of the environment, else beside the program,
  * else where plugins are installed). False: there is none. */
 bool host_search(const char *directory, struct str name, char ret_path[PATH_MAX]);

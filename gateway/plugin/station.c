@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "net/fdwatch.h"
+#include "plugin/watchdog.h"
 
 static struct postern_worker *_Atomic stations[STATIONS_MAX];
 
@@ -40,7 +41,9 @@ struct post {
 static void on_post(struct message *message)
 {
     struct post *post = (struct post *)message;
+    uint64_t ticks = watchdog_ticks();
     post->run(post->worker, post->arg);
+    watchdog_behind_code((const void *)post->run, "posted function", ticks);
     mem_free(post);
 }
 
@@ -292,7 +295,9 @@ static void on_timer_due(struct deadline *deadline)
     void (*run)(struct postern_worker * w, void *arg) = timer->run;
     void *arg = timer->arg;
     end_timer(timer);
+    uint64_t ticks = watchdog_ticks();
     run(worker, arg);
+    watchdog_behind_code((const void *)run, "timer", ticks);
 }
 
 static uint64_t api_timer(struct postern_worker *w, uint32_t ms,
@@ -349,7 +354,10 @@ struct station_watch {
 static void on_ready(struct fdwatch *watch, unsigned events)
 {
     struct station_watch *own = (struct station_watch *)watch;
-    own->ready(own->worker, events, own->arg);
+    postern_ready *ready = own->ready;
+    uint64_t ticks = watchdog_ticks();
+    ready(own->worker, events, own->arg);
+    watchdog_behind_code((const void *)ready, "watch of a descriptor", ticks);
 }
 
 static void bury_watch(struct grave *grave)

@@ -1,5 +1,6 @@
 #include "proxy/call.h"
 
+#include "plugin/watchdog.h"
 #include "up/balance.h"
 
 #define TRIES_MAX 2 /* at servers, the first included */
@@ -67,7 +68,9 @@ static void end(struct call *call, const struct postern_reply *reply)
     drop_up(call);
     loop_cancel(cx->loop, &call->fail);
     deadline_end(&cx->loop->wheel, &call->due);
+    uint64_t ticks = watchdog_ticks();
     call->done(cx->station, reply, call->arg);
+    watchdog_behind_code((const void *)call->done, "end of a call", ticks);
     arena_done(&call->arena);
     if (call->view)
         context_exchange_ended(cx, call->view);

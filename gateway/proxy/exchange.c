@@ -152,6 +152,11 @@ static bool is_too_large(struct exchange *ex, uint64_t bytes)
 static void go_upstream(struct exchange *ex, size_t upstream)
 {
     const struct conf_route *route = ex->match.route;
+    if (ex->plugged) {
+        plugins_frame_request(ex);
+        if (!plugins_refeed(ex))
+            return;
+    }
     ex->upstream = &exchange_conf(ex)->upstreams[upstream];
     ex->cluster = ex->view->snapshot->clusters[upstream];
     ex->fleet = context_fleet(ex->cx, ex->cluster);
@@ -236,6 +241,13 @@ static void on_head(struct leg *leg, struct head *head)
     exchange_route(ex);
 }
 
+/* Whether what comes goes through plugins; while they are asked it only waits. */
+static bool filters_request(const struct exchange *ex)
+{
+    return ex->plugged && ex->plugged->filters_request && ex->state != EX_PLUGINS &&
+           ex->state != EX_TUNNEL;
+}
+
 static void on_body(struct leg *leg, struct slice slice)
 {
     struct exchange *ex = leg->owner;
@@ -245,7 +257,10 @@ static void on_body(struct leg *leg, struct slice slice)
         slice_drop(&slice);
         return;
     }
-    flow_body(&ex->request, slice);
+    if (filters_request(ex))
+        plugins_body(ex, &ex->request, slice);
+    else
+        flow_body(&ex->request, slice);
     if (ex->request.lost)
         refuse(ex, R_NO_MEMORY);
 }
@@ -263,6 +278,8 @@ static void on_end(struct leg *leg, struct head *trailers)
         ex->request.ended = true;
         return;
     }
+    if (filters_request(ex) && !plugins_body_last(ex, &ex->request))
+        return;
     flow_end(&ex->request, trailers);
     if (deadline_is_on(&ex->try_due)) /* the server's time begins when it has the request */
         loop_deadline(ex->cx->loop, &ex->try_due, ex->upstream->retry.try_timeout);

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "proxy/forward.h"
+#include "proxy/plugins.h"
 #include "proxy/spare.h"
 #include "proxy/sticky.h"
 #include "up/outlier.h"
@@ -437,7 +438,10 @@ static void on_head(struct leg *leg, struct head *head)
 static void on_body(struct leg *leg, struct slice slice)
 {
     struct exchange *ex = leg->owner;
-    flow_body(&ex->response, slice);
+    if (ex->plugged && ex->plugged->filters_response)
+        plugins_body(ex, &ex->response, slice);
+    else
+        flow_body(&ex->response, slice);
 }
 
 static void on_end(struct leg *leg, struct head *trailers)
@@ -450,6 +454,8 @@ static void on_end(struct leg *leg, struct head *trailers)
             exchange_finish(ex);
         return;
     }
+    if (ex->plugged && ex->plugged->filters_response && !plugins_body_last(ex, &ex->response))
+        return;
     exchange_to(ex, EX_FLUSH);
     if (!is_bad_status(ex))
         note(ex, 0);

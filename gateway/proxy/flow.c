@@ -106,6 +106,16 @@ void flow_disconnect(struct flow *flow)
     flow->to = NULL;
 }
 
+void flow_refeed(struct flow *flow, void (*feed)(void *arg, struct slice slice), void *arg)
+{
+    struct held *held = flow->first;
+    flow->first = NULL;
+    flow->last = &flow->first;
+    flow->held_bytes = flow->held_slices = 0;
+    for (; held; held = held->next)
+        feed(arg, held->slice);
+}
+
 void flow_drop(struct flow *flow)
 {
     for (struct held *held = flow->first; held; held = held->next)

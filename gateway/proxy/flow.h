@@ -40,6 +40,9 @@ void flow_connect(struct flow *flow, struct leg *to);
 /* `to` becomes what `from` was, which is nobody's any more. */
 void flow_move(struct flow *to, const struct flow *from);
 void flow_disconnect(struct flow *flow); /* the receiver is gone */
+/* Takes what is held out again and gives it to feed(), with its references; nobody takes it
+ * yet. */
+void flow_refeed(struct flow *flow, void (*feed)(void *arg, struct slice slice), void *arg);
 /* Nothing will be sent again: lets go of what is held. */
 void flow_drop(struct flow *flow);
 

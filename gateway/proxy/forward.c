@@ -557,5 +557,7 @@ enum reason forward_response(struct exchange *ex, struct head *head)
         return R_NO_MEMORY;
     if ((final || head->status == 101) && ex->plugged && !plugins_response(ex, head))
         return R_NO_MEMORY;
+    if (ex->plugged)
+        plugins_frame_response(ex, head);
     return R_NONE;
 }

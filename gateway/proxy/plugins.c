@@ -2,14 +2,17 @@
 
 #include <assert.h>
 
+#include "plugin/watchdog.h"
 #include "proxy/call.h"
 #include "proxy/reply.h"
 
 void plugins_init(void)
 {
     host_fill();
+    watchdog_init();
     station_fill(&host_api);
     call_fill(&host_api);
+    plugin_body_fill(&host_api);
     plugin_request_fill(&host_api);
 }
 
@@ -85,11 +88,15 @@ static bool heed(struct postern_request *r, enum postern_verdict verdict)
 
 static void run(struct postern_request *r)
 {
+    uint64_t ticks = watchdog_ticks();
     for (; r->next < r->phases->of[PHASE_REQUEST].count; r->next++) {
         const struct hook *hook = &r->phases->of[PHASE_REQUEST].hooks[r->next];
+        const struct plugin *plugin = hook->instance->plugin;
         r->at = hook->at;
         r->reached |= 1ull << hook->at;
-        if (!heed(r, hook->instance->plugin->def.on_request(hook->instance->self, r)))
+        enum postern_verdict verdict = plugin->def.on_request(hook->instance->self, r);
+        ticks = watchdog_behind(plugin, "on_request", ticks);
+        if (!heed(r, verdict))
             return;
     }
     exchange_go(r->ex);
@@ -101,8 +108,11 @@ void plugins_resume(void *waiter, void *result)
     const struct instance *instance = r->phases->instances[r->at];
     enum postern_verdict (*hook)(void *, struct postern_request *, void *) =
         instance->plugin->def.on_resume;
+    uint64_t ticks = watchdog_ticks();
     r->waiting = false;
-    if (!heed(r, hook ? hook(instance->self, r, result) : POSTERN_GO_ON))
+    enum postern_verdict verdict = hook ? hook(instance->self, r, result) : POSTERN_GO_ON;
+    watchdog_behind(instance->plugin, "on_resume", ticks);
+    if (!heed(r, verdict))
         return;
     r->next++;
     run(r);
@@ -214,12 +224,14 @@ bool plugins_response(struct exchange *ex, struct head *head)
     }
     r->head = head;
     r->phase = PHASE_RESPONSE;
+    uint64_t ticks = watchdog_ticks();
     for (unsigned i = 0; i < r->phases->of[PHASE_RESPONSE].count; i++) {
         const struct hook *hook = &r->phases->of[PHASE_RESPONSE].hooks[i];
         if (!knows(r, hook))
             continue;
         r->at = hook->at;
         hook->instance->plugin->def.on_response(hook->instance->self, r);
+        ticks = watchdog_behind(hook->instance->plugin, "on_response", ticks);
     }
     r->head = NULL;
     return true;
@@ -229,12 +241,14 @@ void plugins_log(struct exchange *ex)
 {
     struct postern_request *r = ex->plugged;
     r->phase = PHASE_LOG;
+    uint64_t ticks = watchdog_ticks();
     for (unsigned i = 0; i < r->phases->of[PHASE_LOG].count; i++) {
         const struct hook *hook = &r->phases->of[PHASE_LOG].hooks[i];
         if (!knows(r, hook))
             continue;
         r->at = hook->at;
         hook->instance->plugin->def.on_log(hook->instance->self, r);
+        ticks = watchdog_behind(hook->instance->plugin, "on_log", ticks);
     }
 }
 

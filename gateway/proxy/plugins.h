@@ -21,6 +21,12 @@ struct fact {
     struct str name, value;
 };
 
+/* Pieces of a body between two hooks. */
+struct pieces {
+    struct slice *list;
+    unsigned count, cap;
+};
+
 struct postern_request {
     struct exchange *ex;
     const struct phases *phases;
@@ -33,7 +39,9 @@ struct postern_request {
     void **slots;
     struct kept_header *kept, **last_kept;
     struct fact *facts;
-    bool responded; /* the response hooks have run */
+    bool responded;                         /* the response hooks have run */
+    bool filters_request, filters_response; /* bodies pass through hooks */
+    struct pieces in, out;
     /* Waiting, within the request phase. */
     bool waiting;
     bool timed; /* `due` is set for the instance at `at` */
@@ -66,6 +74,16 @@ void plugins_log(struct exchange *ex);
 /* A configuration takes effect on this worker, or is over there. */
 void plugins_start(struct postern_worker *worker, const struct conf *conf);
 void plugins_stop(struct postern_worker *worker, const struct conf *conf);
+
+/* plugin_body.c. Where an instance wants bodies: says that their length is not known, once the
+ * head is about to go on; then pieces go through its hooks into the flow. All may end in
+ * exchange_fail. */
+void plugins_frame_request(struct exchange *ex);
+void plugins_frame_response(struct exchange *ex, struct head *head);
+bool plugins_refeed(struct exchange *ex);
+void plugins_body(struct exchange *ex, struct flow *flow, struct slice slice);
+bool plugins_body_last(struct exchange *ex, struct flow *flow); /* false: it failed */
+void plugin_body_fill(struct postern_api *api);
 
 /* plugin_request.c: the part of the API that is about requests. */
 void plugin_request_fill(struct postern_api *api);

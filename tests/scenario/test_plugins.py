@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from gateway import until
+from gateway import is_sanitized, run, until
 from plugins import ENV, build, check, minimal, needed
 
 HTTP = 'listener "http" { listen = {"@http@"} %s }\n'
@@ -249,6 +249,87 @@ def test_stops_while_somebody_waits(gateway):
     assert gw.stderr.count("cancelled /a") == 1
 
 
+# bodies
+
+
+BODIES = {"upper": b"HELLO WORLD", "twice": b"hello hello worldworld", "tail": b"hello worldthe end",
+          "swallow": b""}
+
+
+@pytest.mark.parametrize("waits", ["0", "50ms"])
+@pytest.mark.parametrize("way", BODIES)
+def test_a_requests_body_goes_through_plugins(gateway, upstream, way, waits):
+    up = upstream()
+    gw = gateway(proxied(f"editor {{ request = {way}  waits = {waits} }}"), app=up, env=ENV)
+    client = gw.client()
+    client.send("POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+                "6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n")
+    conn = up.accept()
+    request = conn.expect()
+    assert request.is_chunked and sorted(request.body) == sorted(BODIES[way])
+    if way != "twice":  # which depends on where the pieces end
+        assert request.body == BODIES[way]
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    assert client.response("POST").body == b"ok"
+    line = gw.wait_log(1)[0]
+    assert (line["bytes_in"], line["bytes_out"]) == (11, 2)
+    client.send("POST /y HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+    assert conn.expect().is_chunked
+    conn.send("HTTP/1.1 204 No Content\r\n\r\n")
+    assert client.response("POST").status == 204
+    client.send("GET /z HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert not conn.expect().is_chunked  # nothing that could be worked on
+    conn.send("HTTP/1.1 204 No Content\r\n\r\n")
+    assert client.response().status == 204
+
+
+@pytest.mark.parametrize("way", BODIES)
+def test_an_answers_body_goes_through_plugins(gateway, upstream, way):
+    up = upstream()
+    gw = gateway(proxied(f"editor {{ response = {way} }}"), app=up, env=ENV)
+    client = gw.client()
+    client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world")
+    response = client.response()
+    assert response.is_chunked and sorted(response.body) == sorted(BODIES[way])
+    client.send("HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    conn.expect()
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n")
+    assert client.response("HEAD").length is None
+
+
+def test_large_bodies_go_through_plugins_in_bounded_memory(gateway, backend):
+    size = 20 << 20
+    sub = backend("sub", lambda r: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(r.body) +
+                  r.body)
+    gw = gateway(HTTP % "limits { body_bytes = 0 }" + APP + 'route "all" { upstream = app '
+                 'editor { request = upper  response = tail } }\n', app=sub, env=ENV)
+    before = gw.rss_kib()
+    response = gw.get("/x", method="POST", body=b"x" * size)
+    assert response.body == b"X" * size + b"the end"
+    if not is_sanitized():
+        assert gw.rss_kib() - before < 8192
+
+
+def test_a_body_that_a_plugin_refuses(gateway, upstream):
+    up = upstream()
+    gw = gateway(proxied("editor { request = refuse  response = refuse }"), app=up, env=ENV)
+    response = gw.get("/x", method="POST", body=b"bad!")
+    assert json.loads(response.body)["reason"] == "plugin.failed"
+    client = gw.client()
+    client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    conn = up.accept()
+    while conn.expect_head().method == "POST":
+        conn = up.accept()
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ngood")
+    assert client.read_until(b"good\r\n").startswith(b"HTTP/1.1 200 OK")
+    conn.send("bad!")
+    client.expect_closed()
+    assert gw.wait_log(1, status=200)[0]["reason"] == "plugin.failed"
+
+
 # calls
 
 
@@ -311,6 +392,77 @@ def test_a_call_survives_the_keep_alive_race(gateway, upstream):
     second.expect()
     second.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     assert client.response().get("X-Waited").startswith("200 0")
+
+
+# what goes on without requests
+
+
+@pytest.mark.threads
+def test_starts_and_stops_on_each_worker(gateway, tmp_path):
+    (tmp_path / "said").write_text("hello\n")
+    with_it = "workers = 2\n" + answers(("a", f'keeper {{ file = "{tmp_path}/said" }}'))
+    gw = gateway(with_it, env=ENV)
+    assert sorted(re.findall(r"start (\d) of 2", gw.stderr)) == ["0", "1"]
+
+    def ticks():
+        return [int(n) for n in gw.get("/a").get("X-Ticks").split()]
+
+    until(lambda: min(ticks()) > 4, "timers and descriptors are at work")
+    gw.reload(with_it.replace("20ms", "30ms") + "# again\n")
+    until(lambda: gw.stderr.count("discarded hello") == 1, "the old one has ended")
+    assert gw.stderr.count("start 0") == gw.stderr.count("start 1") == 2
+    until(lambda: gw.stderr.count("stop 0") == gw.stderr.count("stop 1") == 1, "both said so")
+    until(lambda: min(ticks()) > 4, "and so they are in the new one")
+    gw.reload("workers = 2\n" + answers(("a", "")))
+    until(lambda: gw.stderr.count("discarded hello") == 2, "it has ended too")
+    assert gw.get("/a").status == 200
+
+
+def test_an_instance_lives_as_long_as_its_last_exchange(gateway, upstream, tmp_path):
+    (tmp_path / "said").write_text("hello\n")
+    up = upstream()
+    gw = gateway(proxied(f'keeper {{ file = "{tmp_path}/said" }}'), app=up, env=ENV)
+    client = gw.client()
+    client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    gw.reload(proxied(""))
+    assert "stop 0" not in gw.stderr
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert client.response().get("X-File") == "hello"
+    gw.wait_stderr("stop 0")
+    gw.wait_stderr("discarded hello")
+
+
+@pytest.mark.threads
+def test_a_followed_file_is_read_again(gateway, tmp_path):
+    said = tmp_path / "said"
+    said.write_text("one\n")
+    gw = gateway(answers(("a", f'keeper {{ file = "{said}" }}')), env=ENV)
+    assert gw.get("/a").get("X-File") == "one"
+    said.write_text("two, in place\n")
+    until(lambda: gw.get("/a").get("X-File") == "two, in place", "it was told")
+    for text in ("three", "four"):
+        (tmp_path / "new").write_text(text + "\n")
+        os.rename(tmp_path / "new", said)
+        until(lambda: gw.get("/a").get("X-File") == text, "it was told")
+    said.unlink()
+    said.write_text("five\n")
+    until(lambda: gw.get("/a").get("X-File") == "five", "it was told")
+
+
+def test_a_hook_that_blocks_is_named(gateway, tmp_path):
+    (tmp_path / "said").write_text("\n")
+    gw = gateway(answers(("a", "waiter { how = block  after = 30ms }"),
+                         ("b", f'keeper {{ file = "{tmp_path}/said"  block = 15ms }}'),
+                         ("c", "waiter { how = now }")), env=ENV)
+    for _ in range(3):
+        assert gw.get("/a").status == 200
+    assert gw.get("/c").status == 200
+    found = gw.wait_stderr(r"warn plugin waiter: its on_request held a worker for (\d+) ms; "
+                           r"nothing else was served meanwhile")
+    assert int(found[1]) >= 29
+    gw.wait_stderr("warn plugin keeper: its timer held a worker for")
 
 
 # faults of a configuration
@@ -428,6 +580,28 @@ def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
         assert gw.get("/a").get("X-Any") == "old"
     gw.reload(answers(("a", 'probe { answer_set = {"X-Any: new"} }')))
     assert gw.get("/a").get("X-Any") == "new"
+
+
+# the command line
+
+
+def test_a_plugin_tells_about_itself(tmp_path):
+    status, said, _ = run("--help-plugin", "probe", env=dict(os.environ, **ENV))
+    assert status == 0
+    assert said.startswith(f"probe 1 ({ENV['POSTERN_PLUGINS']}/probe.so, interface 1.0)\n"
+                           "Does to a request what its options say.\n")
+    for line in ("  number = ...\n      A number.\n      a number from 1 to 10; default 7\n",
+                 "  remove = {...}\n      Headers taken away.\n      a list, each a name of",
+                 "  deadline = ...\n", "  probe.refused            The probe refuses\n"):
+        assert line in said
+    status, said, _ = run("--help-plugin", "waiter", env=dict(os.environ, **ENV))
+    assert "  how = ...   (required)\n" in said
+    status, said, _ = run("--help-plugin", "nobody", env=dict(os.environ, **ENV))
+    assert (status, said) == (1, 'postern: there is no plugin "nobody"; POSTERN_PLUGINS may name '
+                                 'their directory\n')
+    status, said, _ = run("--help-plugin", f"{ENV['POSTERN_PLUGINS']}/probe.so")
+    assert status == 0
+    assert re.search(r"^plugin interface 1\.0$", run("-V")[1], re.M)
 
 
 # where they are found
