@@ -9,8 +9,6 @@
 #include "signature.h"
 #include "token.h"
 
-extern POSTERN_EXPORT const struct postern_plugin postern_plugin;
-
 static const struct postern_api *api;
 
 static bool on_load(const struct postern_api *a)

@@ -48,13 +48,20 @@ bool web_url_same_origin(struct postern_str a, struct postern_str b)
 
 bool web_url_is_safe(const struct web_url *url)
 {
-    static const char *const own[] = {"http://127.", "http://localhost:", "http://localhost",
-                                      "http://[::1]"};
+    static const char *const own[] = {"http://localhost", "http://[::1]", "http://127."};
+    struct postern_str origin = url->origin;
 
-    if (starts(url->origin, "https://"))
+    if (starts(origin, "https://"))
         return true;
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        if (starts(url->origin, own[i]) && (i != 2 || url->origin.n == strlen(own[i])))
-            return true;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        size_t n = strlen(own[i]);
+
+        if (!starts(origin, own[i]))
+            continue;
+        /* Behind it an address goes on, or a port, but no name. */
+        while (n < origin.n && strchr("0123456789.:", origin.p[n]))
+            n++;
+        return n == origin.n;
+    }
     return false;
 }
