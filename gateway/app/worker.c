@@ -375,6 +375,7 @@ static void configure_acceptor(struct acceptor *acceptor, const char *name)
     if (limit && !acceptor->max_connections)
         acceptor->max_connections = 1;
     acceptor->proxy_protocol = conf->proxy_protocol;
+    acceptor->front = snapshot->fronts[index];
     acceptor->config = (struct h1_server_config){
         .limits = {conf->limits.header_bytes, conf->limits.headers, conf->limits.target_bytes},
         .requests = conf->limits.requests_per_connection,

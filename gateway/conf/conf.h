@@ -59,6 +59,39 @@ struct postern_origin {
     size_t upstream_index;
 };
 
+/* A file that belongs to the configuration, as it was when that was read. */
+struct conf_text {
+    char *path; /* absolute; NULL: not given */
+    struct conf_where where;
+    struct str text; /* .p NULL: not given */
+};
+
+struct conf_certificate {
+    struct conf_where where;
+    char *name;
+    struct conf_text chain, key, ocsp;
+};
+
+/* tls of a listener. */
+struct conf_front {
+    struct conf_where where;
+    struct conf_certificate *certificates; /* at least one; the first is the default */
+    size_t count;
+    bool tls13_only;        /* min_version */
+    char *ciphers, *suites; /* NULL: ours */
+    struct conf_where ciphers_at, suites_at;
+    unsigned client_auth; /* enum tls_client_auth */
+    struct conf_text client_ca, ticket_keys;
+};
+
+/* tls of an upstream. */
+struct conf_back {
+    struct conf_where where;
+    struct conf_text ca, certificate, key;
+    bool verify;
+    char *server_name; /* NULL: each server's own */
+};
+
 /* How a backend hears who asked, and from which field of trusted proxies we do. Bits. */
 enum conf_forwarded { FORWARDED_X = 1, FORWARDED_RFC7239 = 2 };
 
@@ -72,6 +105,7 @@ struct conf_listener {
     unsigned forwarded;  /* enum conf_forwarded bits */
     bool proxy_protocol; /* every connection begins with a PROXY header */
     bool http2;
+    struct conf_front *tls; /* NULL: without */
     struct {
         uint32_t header_bytes, headers, target_bytes;
         uint64_t body_bytes;
@@ -88,6 +122,7 @@ struct conf_listener {
 struct conf_server {
     struct conf_where where;
     char *text;      /* as written: "users.internal:8080" */
+    char *host;      /* without the port, for TLS; NULL: a unix socket */
     uint32_t weight; /* 1 to 1000 */
     bool backup;
 };
@@ -133,6 +168,7 @@ struct conf_upstream {
     char *host_name; /* with HOST_NAME */
     unsigned
         proxy_protocol; /* version of the PROXY header that connections begin with; 0: none */
+    struct conf_back *tls; /* NULL: without */
     struct {
         uint32_t warm, idle, connections, requests;
         uint32_t idle_timeout, lifetime;
@@ -310,7 +346,8 @@ static inline const struct phases *conf_phases(const struct conf *conf,
 }
 
 /* Reads `path` and what it includes. NULL when there were faults (all of them in *faults,
- * sorted by file order). Opens nothing but configuration files and `respond` files. */
+ * sorted by file order). Opens nothing but configuration files and those that they name: of
+ * `respond` and `tls`. */
 struct conf *conf_load(const char *path, struct conf_faults *faults);
 /* As conf_load with the main file's text in memory; `path` stands in faults, and includes
  * are looked for beside it. */

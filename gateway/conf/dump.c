@@ -21,7 +21,7 @@ void dump_quoted(FILE *out, struct str text)
     fputc('"', out);
 }
 
-static void put_option(FILE *out, const char *name, const char *text)
+void dump_option(FILE *out, const char *name, const char *text)
 {
     if (!text)
         return;
@@ -54,7 +54,7 @@ static void put_size(FILE *out, const char *name, uint64_t bytes)
     fprintf(out, "%s = %s\n", name, value_put_size(text, bytes));
 }
 
-static void put_title(FILE *out, const char *indent, const char *kind, const char *title)
+void dump_title(FILE *out, const char *indent, const char *kind, const char *title)
 {
     fprintf(out, "%s%s ", indent, kind);
     dump_quoted(out, str_of(title));
@@ -94,8 +94,8 @@ static void dump_process(const struct conf *conf, FILE *out)
         fprintf(out, "workers = auto # %u\n", conf->workers);
     else
         fprintf(out, "workers = %u\n", conf->workers);
-    put_option(out, "user", conf->user);
-    put_option(out, "pid_file", conf->pid_file);
+    dump_option(out, "user", conf->user);
+    dump_option(out, "pid_file", conf->pid_file);
     put_time(out, "drain_timeout", conf->drain_timeout);
     if (conf->resolver_count) {
         fputs("resolver = {", out);
@@ -105,16 +105,16 @@ static void dump_process(const struct conf *conf, FILE *out)
     if (conf->has_admin) {
         addr_put(text, &conf->admin);
         fputs("\nadmin {\n  ", out);
-        put_option(out, "listen", text);
+        dump_option(out, "listen", text);
         fputs("}\n", out);
     }
     fputs("\naccess_log {\n  ", out);
-    put_option(out, "path", conf->access_log.path);
+    dump_option(out, "path", conf->access_log.path);
     fprintf(out, "  format = %s\n  sample = \"1/%u\"\n  ",
             conf->access_log.combined ? "combined" : "json", conf->access_log.sample);
     put_time(out, "slower_than", conf->access_log.slower_than);
     fputs("}\n\nerror_log {\n  ", out);
-    put_option(out, "path", conf->error_log.path);
+    dump_option(out, "path", conf->error_log.path);
     fprintf(out, "  level = %s\n}\n", levels[conf->error_log.level]);
 }
 
@@ -122,7 +122,7 @@ static void dump_plugins(const struct conf *conf, FILE *out)
 {
     if (conf->plugin_directory || conf->plugin_files.count) {
         fputs("\nplugins {\n", out);
-        put_option(out, "  directory", conf->plugin_directory);
+        dump_option(out, "  directory", conf->plugin_directory);
         put_list(out, "  load", &conf->plugin_files);
         fputs("}\n", out);
     }
@@ -143,7 +143,7 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
 {
     static const char *const forwarded[] = {"x_forwarded", "rfc7239", "both"};
     fputc('\n', out);
-    put_title(out, "", "listener", listener->name);
+    dump_title(out, "", "listener", listener->name);
     fputs("  listen = {", out);
     put_addrs(out, listener->addrs, listener->addr_count);
     fputs("}\n  trusted_proxies = {", out);
@@ -170,6 +170,8 @@ static void dump_listener(const struct conf_listener *listener, FILE *out)
     put_size(out, "    rate", listener->timeouts.rate);
     put_time(out, "    rate_window", listener->timeouts.rate_window);
     fputs("  }\n", out);
+    if (listener->tls)
+        tls_front_put(listener->tls, out);
     paths_put(listener->path_allow, out);
     plugins_dump(&listener->plugins, "  ", out);
     fputs("}\n", out);
@@ -196,12 +198,12 @@ static void dump_sticky(const struct conf_upstream *upstream, FILE *out)
     if (!upstream->sticky.name)
         return;
     fputs("  sticky_cookie {\n", out);
-    put_option(out, "    name", upstream->sticky.name);
-    put_option(out, "    path", upstream->sticky.path);
+    dump_option(out, "    name", upstream->sticky.name);
+    dump_option(out, "    path", upstream->sticky.path);
     put_time(out, "    max_age", upstream->sticky.max_age);
     fprintf(out, "    same_site = %s\n    secure = %s\n", sites[upstream->sticky.same_site],
             secures[upstream->sticky.secure]);
-    put_option(out, "    secret", upstream->sticky.secret ? "****************" : NULL);
+    dump_option(out, "    secret", upstream->sticky.secret ? "****************" : NULL);
     fputs("  }\n", out);
 }
 
@@ -215,9 +217,11 @@ static void dump_choice(const struct conf_upstream *upstream, FILE *out)
     put_hash_on(out, "  hash_on", upstream->hash_on, upstream->hash_name);
     put_share(out, "  hash_bound", upstream->hash_bound);
     dump_sticky(upstream, out);
-    put_option(out, "  host",
-               upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
+    dump_option(out, "  host",
+                upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
     fprintf(out, "  proxy_protocol = %s\n", versions[upstream->proxy_protocol]);
+    if (upstream->tls)
+        tls_back_put(upstream->tls, out);
 }
 
 static void dump_retry(const struct conf_upstream *upstream, FILE *out)
@@ -304,10 +308,10 @@ static void dump_watch(const struct watch *watch, FILE *out)
 static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
 {
     fputc('\n', out);
-    put_title(out, "", "upstream", upstream->name);
+    dump_title(out, "", "upstream", upstream->name);
     for (size_t i = 0; i < upstream->server_count; i++) {
         const struct conf_server *server = &upstream->servers[i];
-        put_title(out, "  ", "server", server->text);
+        dump_title(out, "  ", "server", server->text);
         fprintf(out, "    weight = %u\n    backup = %s\n  }\n", server->weight,
                 server->backup ? "true" : "false");
     }
@@ -357,11 +361,11 @@ static void dump_conditions(const struct conf_route *route, FILE *out)
 {
     for (size_t i = 0; i < route->condition_count; i++) {
         const struct conf_condition *condition = &route->conditions[i];
-        put_title(out, "  ", condition->query ? "match_query" : "match_header",
-                  condition->name);
+        dump_title(out, "  ", condition->query ? "match_query" : "match_header",
+                   condition->name);
         if (condition->text)
-            put_option(out, condition->test == CONDITION_REGEX ? "    regex" : "    equals",
-                       condition->text);
+            dump_option(out, condition->test == CONDITION_REGEX ? "    regex" : "    equals",
+                        condition->text);
         else
             fprintf(out, "    present = %s\n",
                     condition->test == CONDITION_PRESENT ? "true" : "false");
@@ -386,15 +390,15 @@ static void dump_action(const struct conf_route *route, FILE *out)
 {
     switch (route->action) {
     case ACTION_UPSTREAM:
-        put_option(out, "  upstream", route->upstream);
+        dump_option(out, "  upstream", route->upstream);
         break;
     case ACTION_SPLIT:
         dump_split(route, out);
         break;
     case ACTION_RESPOND:
         fprintf(out, "  respond {\n    status = %u\n", route->respond.status);
-        put_option(out, "    type", route->respond.type);
-        put_option(out, "    file", route->respond.file);
+        dump_option(out, "    type", route->respond.type);
+        dump_option(out, "    file", route->respond.file);
         if (!route->respond.file && route->respond.body.count) {
             fputs("    body = ", out);
             put_template(out, "", &route->respond.body, route);
@@ -413,14 +417,14 @@ static void dump_action(const struct conf_route *route, FILE *out)
 static void dump_route(const struct conf_route *route, FILE *out)
 {
     fputc('\n', out);
-    put_title(out, "", "route", route->name);
+    dump_title(out, "", "route", route->name);
     put_list(out, "  listener", &route->listeners);
     put_list(out, "  host", &route->hosts);
-    put_option(out, "  path", route->path);
+    dump_option(out, "  path", route->path);
     put_list(out, "  methods", &route->methods);
     dump_conditions(route, out);
     dump_action(route, out);
-    put_option(out, "  strip_prefix", route->strip_prefix);
+    dump_option(out, "  strip_prefix", route->strip_prefix);
     if (route->rewrite.count) {
         fputs("  rewrite = ", out);
         put_template(out, "", &route->rewrite, route);

@@ -42,12 +42,28 @@ static bool rest_eq(const struct conf_upstream *a, const struct conf_upstream *b
            a->retry.budget_permille == b->retry.budget_permille && a->retry.on == b->retry.on;
 }
 
+static bool file_eq(const struct conf_text *a, const struct conf_text *b)
+{
+    return text_eq(a->path, b->path) && str_eq(a->text, b->text);
+}
+
+/* By what the files hold: new certificates are new connections. */
+static bool tls_eq(const struct conf_back *a, const struct conf_back *b)
+{
+    if (!a || !b)
+        return a == b;
+    return file_eq(&a->ca, &b->ca) && file_eq(&a->certificate, &b->certificate) &&
+           file_eq(&a->key, &b->key) && a->verify == b->verify &&
+           text_eq(a->server_name, b->server_name);
+}
+
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b)
 {
     return text_eq(a->name, b->name) && servers_eq(a, b) && a->balance == b->balance &&
            a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) &&
            a->hash_bound == b->hash_bound && sticky_eq(a, b) &&
-           a->proxy_protocol == b->proxy_protocol && pools_eq(a, b) && rest_eq(a, b);
+           a->proxy_protocol == b->proxy_protocol && tls_eq(a->tls, b->tls) && pools_eq(a, b) &&
+           rest_eq(a, b);
 }
 
 bool conf_split_eq(const struct conf_route *a, const struct conf_route *b)

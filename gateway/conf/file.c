@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "conf/load.h"
+#include "conf/tls_make.h"
 
 /* libconfuse gives its error function no pointer of ours, and its lexer is one for the whole
  * process: one load at a time. */
@@ -194,6 +195,7 @@ void conf_free(struct conf *conf)
         return;
     for (size_t i = 0; i < conf->route_count; i++)
         conditions_done(&conf->routes[i]);
+    tls_forget(conf);
     plugins_free(conf);
     conf_faults_done(&conf->warnings);
     arena_done(&conf->arena);

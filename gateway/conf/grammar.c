@@ -64,6 +64,23 @@ static cfg_opt_t paths[] = {
     CFG_END(),
 };
 
+static cfg_opt_t certificate[] = {
+    ONE(GRAMMAR_TITLE), ONE("chain"), ONE("key"), ONE("ocsp"), CFG_END(),
+};
+
+static cfg_opt_t listener_tls[] = {
+    ONE(GRAMMAR_PLACE),  SECTION("certificate", certificate),
+    ONE("min_version"),  ONE("ciphers"),
+    ONE("ciphersuites"), ONE("client_ca"),
+    ONE("client_auth"),  ONE("ticket_keys"),
+    CFG_END(),
+};
+
+static cfg_opt_t upstream_tls[] = {
+    ONE(GRAMMAR_PLACE), ONE("ca"),  ONE("verify"), ONE("server_name"),
+    ONE("certificate"), ONE("key"), CFG_END(),
+};
+
 static const cfg_opt_t listener[] = {
     ONE(GRAMMAR_TITLE),
     LIST("listen"),
@@ -71,6 +88,7 @@ static const cfg_opt_t listener[] = {
     ONE("forwarded"),
     ONE("proxy_protocol"),
     ONE("http2"),
+    SECTION("tls", listener_tls),
     SECTION("limits", listener_limits),
     SECTION("timeouts", listener_timeouts),
     SECTION("paths", paths),
@@ -125,6 +143,7 @@ static cfg_opt_t upstream[] = {
     SECTION("sticky_cookie", sticky_cookie),
     ONE("host"),
     ONE("proxy_protocol"),
+    SECTION("tls", upstream_tls),
     SECTION("pool", pool),
     SECTION("timeouts", upstream_timeouts),
     ONE("tell_deadline"),

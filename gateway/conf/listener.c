@@ -104,6 +104,8 @@ void listener_compile(struct load *load, cfg_t *sec, struct conf_listener *ret)
         limits_compile(load, sub, ret);
     if ((sub = value_section(sec, "timeouts")))
         timeouts_compile(load, sub, ret);
+    if ((sub = value_section(sec, "tls")))
+        ret->tls = tls_front_compile(load, sub);
     if ((sub = value_section(sec, "paths")))
         ret->path_allow = paths_compile(load, sub, ret->path_allow);
 }

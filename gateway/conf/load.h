@@ -176,6 +176,16 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret);
 void watch_compile(struct load *load, cfg_t *sec, struct conf_upstream *upstream);
 #define OUTLIER_WORDS 9
 extern const char *const outlier_words[OUTLIER_WORDS]; /* by enum outlier_on bit */
+/* tls_conf.c: the tls sections; NULL only without memory. Dumped as a section, indented by
+ * two. */
+struct conf_front *tls_front_compile(struct load *load, cfg_t *sec);
+struct conf_back *tls_back_compile(struct load *load, cfg_t *sec,
+                                   const struct conf_upstream *upstream);
+void tls_front_put(const struct conf_front *tls, FILE *out);
+void tls_back_put(const struct conf_back *tls, FILE *out);
+/* dump.c */
+void dump_option(FILE *out, const char *name, const char *text); /* nothing when it is NULL */
+void dump_title(FILE *out, const char *indent, const char *kind, const char *title);
 /* client_ip, header:NAME, cookie:NAME, or path where `path` says so. */
 void hash_on_compile(struct load *load, cfg_t *sec, const char *name, bool path,
                      enum conf_hash_on *ret_on, char **ret_name);

@@ -2,6 +2,8 @@
 
 #include <sys/random.h>
 
+#include "conf/tls_make.h"
+
 #define MEMORY_FAULT "out of memory while the configuration is put together"
 #define RESOLVE_MS   2000 /* a start and a reload wait so long for names */
 
@@ -64,8 +66,13 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
         }
         const char *name = strncmp(server->text, "unix:", 5) == 0 ? "localhost" : server->text;
         for (size_t k = 0; k < n; k++)
-            list[count++] = (struct cluster_server){addrs[k], server->weight, server->backup,
-                                                    (uint16_t)i, NULL, name};
+            list[count++] = (struct cluster_server){
+                addrs[k],
+                server->weight,
+                server->backup,
+                (uint16_t)i,
+                up->tls && up->tls->server_name ? up->tls->server_name : server->host,
+                name};
     }
     *ret_count = count;
     return true;
@@ -109,6 +116,13 @@ static struct sip_key sticky_key(const struct conf_upstream *up)
     return own;
 }
 
+/* Kin go on with the context they have, and with its connections. */
+static struct tls_back *back_of(const struct conf_upstream *up, const struct cluster *kin,
+                                struct conf_faults *faults)
+{
+    return kin ? tls_back_ref(kin->tls) : tls_make_back(up, faults);
+}
+
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,
                                     const struct resolver *names, struct conf_faults *faults,
                                     struct conf_faults *warnings)
@@ -128,6 +142,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
         same_servers(before, list, count)) {
         cluster = cluster_ref(old->clusters[index]);
     } else if (ok) {
+        struct tls_back *tls = up->tls ? back_of(up, before, faults) : NULL;
         struct sip_key key = up->sticky.name ? sticky_key(up) : (struct sip_key){0, 0};
         struct cluster_spec spec = {
             .name = up->name,
@@ -145,12 +160,15 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .proxy_protocol = up->proxy_protocol,
             .sticky = up->sticky.name ? &key : NULL,
             .watch = up->watch,
+            .tls = tls,
             .kin = before,
             .before = like ? old->clusters[index] : NULL,
         };
-        cluster = cluster_new(&spec, list, count);
-        if (!cluster)
+        bool good = tls || !up->tls; /* else there is a fault already */
+        cluster = good ? cluster_new(&spec, list, count) : NULL;
+        if (good && !cluster)
             conf_fault(faults, up->where, MEMORY_FAULT);
+        tls_back_unref(tls);
     }
     mem_free(list);
     return cluster;
@@ -233,6 +251,45 @@ static struct snapshot_base *base_new(struct conf *conf, const struct snapshot *
     return NULL;
 }
 
+/* A snapshot of the same configuration has the same ones, a new one what its files hold. */
+static void make_fronts(struct snapshot *snapshot, const struct snapshot *old,
+                        struct conf_faults *faults)
+{
+    const struct conf *conf = snapshot->conf;
+    snapshot->fronts = mem_zalloc((conf->listener_count + 1) * sizeof(struct tls_front *));
+    if (!snapshot->fronts) {
+        conf_fault(faults, (struct conf_where){conf->file, 0}, MEMORY_FAULT);
+        return;
+    }
+    bool same = old && old->base == snapshot->base;
+    for (size_t i = 0; i < conf->listener_count; i++) {
+        const struct conf_listener *listener = &conf->listeners[i];
+        int at = old ? snapshot_listener(old, listener->name) : -1;
+        struct tls_front *before = at < 0 ? NULL : old->fronts[at];
+        if (listener->tls)
+            snapshot->fronts[i] =
+                same ? tls_front_ref(before) : tls_make_front(listener, false, before, faults);
+    }
+}
+
+void snapshot_set_front(struct snapshot *snapshot, size_t index, struct tls_front *front)
+{
+    tls_front_unref(snapshot->fronts[index]);
+    snapshot->fronts[index] = tls_front_ref(front);
+}
+
+void snapshot_check_dates(const struct snapshot *snapshot, const struct snapshot *before,
+                          struct conf_faults *faults, struct conf_faults *warnings)
+{
+    for (size_t i = 0; i < snapshot->conf->listener_count; i++) {
+        const struct conf_listener *listener = &snapshot->conf->listeners[i];
+        int at = before ? snapshot_listener(before, listener->name) : -1;
+        if (listener->tls)
+            tls_check_dates(listener, snapshot->fronts[i], at < 0 ? NULL : before->fronts[at],
+                            time(NULL), faults, warnings);
+    }
+}
+
 /* Takes over the reference to `base`. NULL with a fault. */
 static struct snapshot *make(struct snapshot_base *base, const struct snapshot *old,
                              const struct resolver *names, struct conf_faults *faults,
@@ -262,6 +319,7 @@ static struct snapshot *make(struct snapshot_base *base, const struct snapshot *
     atomic_init(&snapshot->refs, 1);
     for (size_t i = 0; i < conf->upstream_count; i++)
         clusters[i] = make_cluster(&conf->upstreams[i], old, names, faults, warnings);
+    make_fronts(snapshot, old, faults);
     if (faults->count == before)
         return snapshot;
     snapshot_unref(snapshot);
@@ -321,6 +379,9 @@ void snapshot_unref(struct snapshot *snapshot)
     for (size_t i = 0; i < snapshot->conf->upstream_count; i++)
         cluster_unref(snapshot->clusters[i]);
     mem_free(snapshot->clusters);
+    for (size_t i = 0; snapshot->fronts && i < snapshot->conf->listener_count; i++)
+        tls_front_unref(snapshot->fronts[i]);
+    mem_free(snapshot->fronts);
     base_unref(snapshot->base);
     mem_free(snapshot);
 }

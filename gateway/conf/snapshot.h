@@ -10,6 +10,7 @@
 
 #include "conf/conf.h"
 #include "conf/route.h"
+#include "net/tls_front.h"
 #include "up/resolver.h"
 #include "up/split.h"
 
@@ -25,6 +26,7 @@ struct snapshot {
     unsigned *route_names;     /* what stands for them in the metrics: as conf->routes */
     unsigned *listener_names;  /* as conf->listeners */
     struct cluster **clusters; /* as conf->upstreams */
+    struct tls_front **fronts; /* as conf->listeners; NULL: without TLS */
 };
 
 /* The names of all servers of `conf`, looked up: blocks, for about two seconds at most. `old`
@@ -43,6 +45,12 @@ struct snapshot *snapshot_new(struct conf *conf, const struct snapshot *old,
  * NULL with a fault. */
 struct snapshot *snapshot_renew(const struct snapshot *old, const struct resolver *names,
                                 struct conf_faults *faults);
+/* As snapshot_renew; the `index`-th listener has `front` (a reference is taken). */
+void snapshot_set_front(struct snapshot *snapshot, size_t index, struct tls_front *front);
+/* Certificates that are not valid now: faults; those that were in force `before` (NULL: none)
+ * and as bad are only warned of. */
+void snapshot_check_dates(const struct snapshot *snapshot, const struct snapshot *before,
+                          struct conf_faults *faults, struct conf_faults *warnings);
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 void snapshot_unref(struct snapshot *snapshot); /* any thread; NULL is fine */
 

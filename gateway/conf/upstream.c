@@ -13,6 +13,20 @@ static bool is_server_address(struct str text)
     return addr_split_name(text, &host, &port) == 0 && port;
 }
 
+/* What a server's certificate is asked for: NULL when it has no name. */
+static char *host_of(struct load *load, const char *text)
+{
+    struct addr addr;
+    struct str host;
+    uint16_t port;
+    char ip[ADDR_TEXT];
+    if (addr_parse(str_of(text), &addr) < 0)
+        return addr_split_name(str_of(text), &host, &port) == 0 ? load_copy(load, host) : NULL;
+    if (addr.sa.sa_family == AF_UNIX)
+        return NULL;
+    return load_copy(load, (struct str){ip, addr_put_host(ip, &addr)});
+}
+
 static void server_compile(struct load *load, cfg_t *sec, const struct conf_upstream *upstream,
                            struct conf_server *ret)
 {
@@ -26,6 +40,7 @@ static void server_compile(struct load *load, cfg_t *sec, const struct conf_upst
         load_fault(load, line,
                    "server \"%s\" is no address, expected IP:PORT, NAME:PORT or unix:PATH",
                    ret->text);
+    ret->host = host_of(load, ret->text);
     for (const struct conf_server *other = upstream->servers; other < ret; other++)
         if (other->text && strcmp(other->text, ret->text) == 0) {
             load_fault(load, line,
@@ -296,4 +311,6 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
         retry_compile(load, sub, ret);
     proxy_protocol_compile(load, sec, ret);
     watch_compile(load, sec, ret);
+    if ((sub = value_section(sec, "tls")))
+        ret->tls = tls_back_compile(load, sub, ret);
 }

@@ -12,13 +12,6 @@
 
 #define KINDS 4 /* certificates side by side for one name */
 
-/* Suites with forward secrecy and authenticated encryption only. */
-#define CIPHERS                                                                                \
-    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"                               \
-    "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"                               \
-    "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
-#define CIPHERSUITES                                                                           \
-    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 #define GROUPS "X25519:P-256:P-384"
 
 /* The certificates of one name, one of a kind: OpenSSL shows the one that the client takes. */
@@ -313,9 +306,9 @@ static void set_clients(struct making *making, SSL_CTX *ctx)
 static void set_ciphers(struct making *making, SSL_CTX *ctx)
 {
     const struct tls_front_spec *spec = making->spec;
-    if (!SSL_CTX_set_cipher_list(ctx, spec->ciphers ? spec->ciphers : CIPHERS) ||
+    if (!SSL_CTX_set_cipher_list(ctx, spec->ciphers ? spec->ciphers : TLS_CIPHERS) ||
         !SSL_CTX_set_ciphersuites(ctx,
-                                  spec->ciphersuites ? spec->ciphersuites : CIPHERSUITES) ||
+                                  spec->ciphersuites ? spec->ciphersuites : TLS_CIPHERSUITES) ||
         !SSL_CTX_set1_groups_list(ctx, GROUPS))
         no_memory(making); /* their names were checked before */
 }
@@ -507,6 +500,19 @@ void tls_front_unref(struct tls_front *front)
 SSL_CTX *tls_front_context(struct tls_front *front)
 {
     return front->groups[0].ctx;
+}
+
+time_t tls_front_start(const struct tls_front *front, size_t i)
+{
+    return front->certs[i].from;
+}
+
+bool tls_front_has_dates(const struct tls_front *front, time_t from, time_t until)
+{
+    for (size_t i = 0; i < front->cert_count; i++)
+        if (front->certs[i].from == from && front->certs[i].until == until)
+            return true;
+    return false;
 }
 
 time_t tls_front_expiry(const struct tls_front *front, size_t i)

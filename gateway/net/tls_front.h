@@ -10,6 +10,14 @@
 
 #include "net/tls.h"
 
+/* Suites with forward secrecy and authenticated encryption only: what a spec has by default. */
+#define TLS_CIPHERS                                                                            \
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"                               \
+    "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"                               \
+    "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+#define TLS_CIPHERSUITES                                                                       \
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+
 #define TLS_TICKET_KEY  80 /* bytes of one key in a shared file: name, AES, HMAC */
 #define TLS_TICKET_KEYS 16 /* the most in one file */
 
@@ -51,8 +59,11 @@ struct tls_front *tls_front_new(const struct tls_front_spec *spec,
 struct tls_front *tls_front_ref(struct tls_front *front);
 void tls_front_unref(struct tls_front *front); /* NULL is fine */
 
-/* When its i-th certificate ends, seconds since 1970. */
+/* From when and until when its i-th certificate is valid, seconds since 1970. */
+time_t tls_front_start(const struct tls_front *front, size_t i);
 time_t tls_front_expiry(const struct tls_front *front, size_t i);
+/* Whether one of its certificates is valid for exactly that time. */
+bool tls_front_has_dates(const struct tls_front *front, time_t from, time_t until);
 /* Time has passed: own ticket keys may have to be rotated. Main thread. */
 void tls_front_tick(struct tls_front *front, uint64_t now_ns);
 
