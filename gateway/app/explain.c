@@ -11,7 +11,7 @@ struct question {
     struct str path; /* as written: each listener has its own rules for it */
     struct arena *arena;
     struct head head; /* what conditions look at: fields and query */
-    bool tls;
+    bool has_scheme, tls;
     unsigned port; /* 0: the URL names none */
 };
 
@@ -24,6 +24,7 @@ static bool cut_scheme(struct str *rest, struct question *ret)
                                                                     : NULL;
     if (!scheme)
         return false;
+    ret->has_scheme = true;
     ret->tls = scheme == &https;
     rest->p += scheme->n;
     rest->n -= scheme->n;
@@ -120,6 +121,13 @@ static bool listens_on(const struct conf_listener *listener, unsigned port)
     return false;
 }
 
+/* Whether that URL leads to it. */
+static bool fits(const struct conf_listener *listener, const struct question *question)
+{
+    return (!question->port || listens_on(listener, question->port)) &&
+           (!question->has_scheme || question->tls == (listener->tls != NULL));
+}
+
 static void print_listener(const struct conf_listener *listener, size_t index,
                            const struct router *router, const struct question *question)
 {
@@ -144,14 +152,17 @@ static void print_listener(const struct conf_listener *listener, size_t index,
 static void print(const struct conf *conf, const struct router *router,
                   const struct question *question)
 {
-    bool named = false;
-    for (size_t i = 0; question->port && i < conf->listener_count; i++)
-        named |= listens_on(&conf->listeners[i], question->port);
-    if (question->port && !named)
-        printf("no listener has port %u; this is what each listener would do\n",
+    const char *tls = !question->has_scheme ? "" : question->tls ? " with TLS" : " without TLS";
+    bool some = false;
+    for (size_t i = 0; i < conf->listener_count; i++)
+        some |= fits(&conf->listeners[i], question);
+    if (!some && question->port)
+        printf("no listener%s has port %u; this is what each listener would do\n", tls,
                question->port);
+    else if (!some)
+        printf("there is no listener%s; this is what each listener would do\n", tls);
     for (size_t i = 0; i < conf->listener_count; i++) {
-        if (named && !listens_on(&conf->listeners[i], question->port))
+        if (some && !fits(&conf->listeners[i], question))
             continue;
         print_listener(&conf->listeners[i], i, router, question);
     }

@@ -243,6 +243,7 @@ static void free_all(struct gateway *gw, unsigned count)
     servers_done(gw);
     if (gw->next_admin_fd >= 0)
         close(gw->next_admin_fd);
+    follow_done(&gw->follow);
     ports_close(&gw->ports);
     ports_close(&gw->next_ports);
     snapshot_unref(gw->snapshot);
@@ -302,6 +303,7 @@ int gateway_run(const char *path, struct conf *conf)
         return 1;
     }
     watch_signals(&gw);
+    follow_init(&gw.follow, &gw.loop, reload_on_followed, &gw);
     host_run(&gw.loop);
     gw.admin = admin_new(gw.loop.base, &status_ops, &gw);
     gw.health = health_new(&gw.loop, &servers_ops, &gw);

@@ -9,6 +9,7 @@
 #ifndef POSTERN_APP_GATEWAY_H
 #define POSTERN_APP_GATEWAY_H
 
+#include "app/follow.h"
 #include "app/ports.h"
 #include "proxy/admin.h"
 #include "up/health.h"
@@ -43,8 +44,10 @@ struct gateway {
     unsigned waiting;      /* workers whose answer to the last letter is awaited */
     bool warming;          /* and that letter was to prepare */
     bool prepare_failed, reload_again;
-    bool renewing, names_changed; /* `next` has only other addresses; such a one is wanted */
+    /* `next` has only other addresses or certificates; one with other addresses is wanted */
+    bool renewing, names_changed;
     struct deadline warm_due;
+    struct follow follow; /* of the certificates */
 
     struct admin *admin;
     struct addr admin_addr;
@@ -65,6 +68,7 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
 /* Behind it: has every worker warm up, and then puts it in force. */
 void reload_prepare(struct gateway *gw);
 void reload_on_signal(struct gateway *gw);
+void reload_on_followed(void *gw); /* certificates have changed */
 /* A worker's answers, on the main thread. */
 void reload_on_warm(struct gateway *gw, bool failed);
 void reload_on_switched(struct gateway *gw);

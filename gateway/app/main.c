@@ -8,6 +8,7 @@
 #include <event2/event.h>
 #include <jansson.h>
 #include <nghttp2/nghttp2.h>
+#include <openssl/crypto.h>
 
 #include "app/explain.h"
 #include "app/gateway.h"
@@ -53,9 +54,10 @@ static void print_version(bool all)
 #else
     printf("compiler gcc %s\n", __VERSION__);
 #endif
-    printf("libevent %s\nc-ares %s\nlibconfuse %s\njansson %s\nnghttp2 %s\npcre2 %s\n",
-           event_get_version(), ares_version(NULL), POSTERN_CONFUSE, jansson_version_str(),
-           nghttp2_version(0)->version_str, POSTERN_PCRE2);
+    printf(
+        "libevent %s\nc-ares %s\nOpenSSL %s\nlibconfuse %s\njansson %s\nnghttp2 %s\npcre2 %s\n",
+        event_get_version(), ares_version(NULL), OpenSSL_version(OPENSSL_VERSION_STRING),
+        POSTERN_CONFUSE, jansson_version_str(), nghttp2_version(0)->version_str, POSTERN_PCRE2);
     printf("plugin interface %d.%d\n", POSTERN_ABI_MAJOR, POSTERN_ABI_MINOR);
 }
 
@@ -77,6 +79,12 @@ static struct snapshot *load(const char *file)
     struct snapshot *snapshot =
         conf ? snapshot_new(conf, NULL, names, &faults, &warnings) : NULL;
     resolver_free(names);
+    if (snapshot)
+        snapshot_check_dates(snapshot, NULL, &faults, &warnings);
+    if (faults.count) {
+        snapshot_unref(snapshot);
+        snapshot = NULL;
+    }
     print_faults(&faults, "");
     print_faults(&warnings, "warning: ");
     conf_faults_done(&faults);

@@ -48,7 +48,7 @@ static void end_reload(struct gateway *gw)
     if (gw->reload_again) {
         gw->reload_again = false;
         reload_on_signal(gw);
-    } else if (gw->names_changed) {
+    } else if (gw->names_changed || gw->follow.changed) {
         renew(gw);
     }
 }
@@ -140,6 +140,20 @@ static void on_warm_due(struct deadline *deadline)
     reload_on_warm(gw, false);
 }
 
+/* A start with a certificate that has ended serves what else there is, and says so; a reload
+ * that brings one is refused. */
+static int check_dates(struct gateway *gw, struct conf_faults *faults)
+{
+    struct conf_faults warnings = {0};
+    size_t before = faults->count;
+    snapshot_check_dates(gw->next, gw->snapshot, gw->snapshot ? faults : &warnings, &warnings);
+    for (size_t i = 0; i < warnings.count; i++)
+        log_warn("%s:%d: %s", warnings.list[i].where.file, warnings.list[i].where.line,
+                 warnings.list[i].message);
+    conf_faults_done(&warnings);
+    return faults->count == before ? 0 : -1;
+}
+
 int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
 {
     struct conf_faults warnings = {0};
@@ -154,7 +168,7 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
         log_warn("%s:%d: %s", warnings.list[i].where.file, warnings.list[i].where.line,
                  warnings.list[i].message);
     conf_faults_done(&warnings);
-    if (!gw->next) {
+    if (!gw->next || check_dates(gw, faults) < 0) {
         give_up(gw);
         return -1;
     }
@@ -265,6 +279,8 @@ static void renew(struct gateway *gw)
         return; /* end_reload asks again */
     gw->names_changed = false;
     gw->next = snapshot_renew(gw->snapshot, gw->names, &faults);
+    if (gw->next)
+        follow_apply(&gw->follow, gw->next);
     if (gw->next && ports_open(&gw->next_ports, gw->next->conf, &gw->ports, gw->worker_count,
                                &faults) == 0) {
         name_clusters(gw->next);
@@ -275,6 +291,11 @@ static void renew(struct gateway *gw)
     }
     give_up(gw);
     refuse_names(&faults);
+}
+
+void reload_on_followed(void *gw)
+{
+    renew(gw);
 }
 
 static void on_names_changed(void *arg)
@@ -323,6 +344,7 @@ void reload_on_switched(struct gateway *gw)
     gw->ports = gw->next_ports;
     gw->next_ports = (struct ports){0};
     servers_switch(gw);
+    follow_switch(&gw->follow, gw->snapshot);
     if (gw->renewing) {
         tell_renewed(old, gw->snapshot);
         snapshot_unref(old);

@@ -176,6 +176,25 @@ static void write_servers(struct gateway *gw, FILE *out)
     }
 }
 
+static void write_expiry(struct gateway *gw, FILE *out)
+{
+    time_t now = time(NULL);
+    metrics_write_head(out, "postern_certificate_expiry_seconds", "gauge",
+                       "Until a listener's certificate ends; below 0 when it has.");
+    for (size_t i = 0; gw->snapshot && i < gw->snapshot->conf->listener_count; i++) {
+        const struct conf_listener *listener = &gw->snapshot->conf->listeners[i];
+        for (size_t k = 0; listener->tls && k < listener->tls->count; k++) {
+            const struct tls_front *front = gw->snapshot->fronts[i];
+            const char *labels[] = {"listener",    listener->name,
+                                    "certificate", listener->tls->certificates[k].name,
+                                    "kind",        tls_front_kind(front, k),
+                                    NULL};
+            metrics_write_value(out, "postern_certificate_expiry_seconds", labels,
+                                (double)(tls_front_expiry(front, k) - now));
+        }
+    }
+}
+
 static void write_one(FILE *out, const char *name, const char *type, const char *help,
                       double value)
 {
@@ -213,6 +232,7 @@ static void write_metrics(void *owner, FILE *out)
     struct gateway *gw = owner;
     metrics_write(gw->metrics, gw->worker_count, out);
     write_servers(gw, out);
+    write_expiry(gw, out);
     write_counters(out);
     write_one(out, "postern_config_generation", "gauge",
               "Counts up with each configuration that takes effect.",

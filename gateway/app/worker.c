@@ -23,6 +23,7 @@ struct downstream {
     struct acceptor *acceptor;
     struct peer peer;
     struct addr *destination; /* what peer's points to */
+    struct tls_facts *facts;  /* as well */
 };
 
 _Static_assert(offsetof(struct h1_server, stream) == 0, "see on_http2");
@@ -112,6 +113,7 @@ static void bury(struct downstream *down)
     struct acceptor *acceptor = down->acceptor;
     struct worker *worker = acceptor->worker;
     slab_give(&worker->destinations, down->destination);
+    tls_facts_free(down->facts);
     slab_give(&worker->downstreams, down);
     acceptor->connections--;
     acceptor_arm(acceptor);
@@ -238,9 +240,16 @@ static struct downstream *open_connection(struct acceptor *acceptor, int fd, str
     down->peer.destination = down->destination = NULL;
     down->peer.stream = &down->stream;
     down->is_h2 = false;
-    down->peer.tls = tls;
     set_peer(down, addr);
+    down->peer.tls = down->facts = tls ? tls_facts_new(tls) : NULL;
+    if (tls && !down->facts) {
+        tls_free(tls);
+        close(fd);
+        slab_give(&worker->downstreams, down);
+        return NULL;
+    }
     if (h1_server_open(&down->h1, &worker->loop, fd, tls, &server_ops, worker) < 0) {
+        tls_facts_free(down->facts);
         slab_give(&worker->downstreams, down);
         return NULL;
     }
@@ -262,7 +271,8 @@ void worker_serve(struct acceptor *acceptor, int fd, struct tls *tls, const stru
         return;
     }
     down->peer.destination = down->destination = destination;
-    if (acceptor->fd < 0) /* its listener has gone meanwhile */
+    /* Its listener has gone meanwhile; or it will only hear that this is no place for it. */
+    if (acceptor->fd < 0 || (acceptor->front && !tls))
         downstream_drain(down);
 }
 

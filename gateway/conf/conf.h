@@ -64,6 +64,7 @@ struct conf_text {
     char *path; /* absolute; NULL: not given */
     struct conf_where where;
     struct str text; /* .p NULL: not given */
+    uint64_t stamp;  /* of the file when that was read */
 };
 
 struct conf_certificate {
@@ -82,6 +83,7 @@ struct conf_front {
     struct conf_where ciphers_at, suites_at;
     unsigned client_auth; /* enum tls_client_auth */
     struct conf_text client_ca, ticket_keys;
+    uint64_t stamp; /* of all its files, from before they were read */
 };
 
 /* tls of an upstream. */

@@ -22,6 +22,7 @@ static void text_compile(struct load *load, cfg_t *sec, const char *name, const 
     struct str text;
     if (!path)
         return;
+    ret->stamp = tls_stamp_of(path);
     int err = include_read(path, TLS_FILE_MAX, &text);
     ret->path = load_copy(load, str_of(realpath(path, absolute) ? absolute : path));
     if (err) {
@@ -102,6 +103,7 @@ struct conf_front *tls_front_compile(struct load *load, cfg_t *sec)
     option_compile(load, sec, "ciphersuites", &ret->suites, &ret->suites_at);
     clients_compile(load, sec, ret);
     text_compile(load, sec, "ticket_keys", "tls", &ret->ticket_keys);
+    ret->stamp = tls_stamp(ret, true);
     return ret;
 }
 

@@ -114,6 +114,7 @@ struct tls_front *tls_make_front(const struct conf_listener *listener, bool anew
             .client_auth = (enum tls_client_auth)tls->client_auth,
             .client_ca = text_of(&texts, &tls->client_ca),
             .ticket_keys = text_of(&texts, &tls->ticket_keys),
+            .http2 = listener->http2,
             .before = before,
         };
         if (faults->count == had)
@@ -151,30 +152,32 @@ static uint64_t stamp_add(uint64_t stamp, uint64_t word)
     return stamp;
 }
 
-static uint64_t stamp_file(uint64_t stamp, const struct conf_text *file)
+uint64_t tls_stamp_of(const char *path)
 {
     struct stat st;
-    if (!file->path)
-        return stamp;
-    if (stat(file->path, &st) < 0)
-        return stamp_add(stamp, 0);
-    stamp = stamp_add(stamp, st.st_ino);
+    if (stat(path, &st) < 0)
+        return 0;
+    uint64_t stamp = stamp_add(0xcbf29ce484222325ull, st.st_ino);
     stamp = stamp_add(stamp, (uint64_t)st.st_size);
     stamp = stamp_add(stamp, (uint64_t)st.st_mtim.tv_sec);
     return stamp_add(stamp, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-uint64_t tls_stamp(const struct conf_listener *listener)
+static uint64_t stamp_file(uint64_t stamp, const struct conf_text *file, bool was)
 {
-    const struct conf_front *tls = listener->tls;
-    uint64_t stamp = 0xcbf29ce484222325ull;
+    return file->path ? stamp_add(stamp, was ? file->stamp : tls_stamp_of(file->path)) : stamp;
+}
+
+uint64_t tls_stamp(const struct conf_front *tls, bool were)
+{
+    uint64_t stamp = 1;
     for (size_t i = 0; i < tls->count; i++) {
-        stamp = stamp_file(stamp, &tls->certificates[i].chain);
-        stamp = stamp_file(stamp, &tls->certificates[i].key);
-        stamp = stamp_file(stamp, &tls->certificates[i].ocsp);
+        stamp = stamp_file(stamp, &tls->certificates[i].chain, were);
+        stamp = stamp_file(stamp, &tls->certificates[i].key, were);
+        stamp = stamp_file(stamp, &tls->certificates[i].ocsp, were);
     }
-    stamp = stamp_file(stamp, &tls->client_ca);
-    return stamp_file(stamp, &tls->ticket_keys);
+    stamp = stamp_file(stamp, &tls->client_ca, were);
+    return stamp_file(stamp, &tls->ticket_keys, were);
 }
 
 /* ---- upstreams ---- */

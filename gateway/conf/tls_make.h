@@ -20,8 +20,10 @@ struct tls_back *tls_make_back(const struct conf_upstream *upstream,
 void tls_check_dates(const struct conf_listener *listener, const struct tls_front *front,
                      const struct tls_front *before, time_t now, struct conf_faults *faults,
                      struct conf_faults *known);
-/* Differs when one of the listener's files does: looks at what the file system says of them. */
-uint64_t tls_stamp(const struct conf_listener *listener);
+/* Differs when the file does, as far as the file system tells. 0: it is not there. */
+uint64_t tls_stamp_of(const char *path);
+/* Of all files together: as they are, or as they `were` when they were read. */
+uint64_t tls_stamp(const struct conf_front *tls, bool were);
 /* Overwrites the keys in memory. */
 void tls_forget(struct conf *conf);
 

@@ -54,6 +54,7 @@ const struct str field_names[FIELD_COUNT] = {
     [F_X_FORWARDED_FOR] = STR("X-Forwarded-For"),
     [F_X_FORWARDED_PROTO] = STR("X-Forwarded-Proto"),
     [F_X_FORWARDED_HOST] = STR("X-Forwarded-Host"),
+    [F_X_SSL_CLIENT_S_DN] = STR("X-SSL-Client-S-DN"),
     [F_X_REQUEST_ID] = STR("X-Request-Id"),
     [F_X_REQUEST_DEADLINE_MS] = STR("X-Request-Deadline-Ms"),
     [F_TRACEPARENT] = STR("Traceparent"),
@@ -172,6 +173,7 @@ static enum field_id id_of_long(struct str name)
     case 17:
         IS(TRANSFER_ENCODING, "transfer-encoding");
         IS(X_FORWARDED_PROTO, "x-forwarded-proto");
+        IS(X_SSL_CLIENT_S_DN, "x-ssl-client-s-dn");
         break;
     case 18:
         IS(PROXY_AUTHENTICATE, "proxy-authenticate");

@@ -39,6 +39,7 @@
     X(X_FORWARDED_FOR, "x-forwarded-for")                                                      \
     X(X_FORWARDED_PROTO, "x-forwarded-proto")                                                  \
     X(X_FORWARDED_HOST, "x-forwarded-host")                                                    \
+    X(X_SSL_CLIENT_S_DN, "x-ssl-client-s-dn")                                                  \
     X(X_REQUEST_ID, "x-request-id")                                                            \
     X(X_REQUEST_DEADLINE_MS, "x-request-deadline-ms")                                          \
     X(TRACEPARENT, "traceparent")                                                              \

@@ -30,6 +30,7 @@
     X(BAD_CONNECTION, 400, "bad_request.connection", "Connection names a protected field")     \
     X(BAD_UPGRADE, 400, "bad_request.upgrade", "Malformed Upgrade")                            \
     X(BAD_TLS, 400, "bad_request.tls", "TLS on a plain HTTP port")                             \
+    X(BAD_PLAIN, 400, "bad_request.plain_http", "Plain HTTP on a TLS port: use https://")      \
     X(BAD_HTTP2, 400, "bad_request.http2", "HTTP/2 preface on an HTTP/1 listener")             \
     X(BAD_FIELDS, 400, "bad_request.fields", "Fields that HTTP/2 does not allow")              \
     X(BAD_FRAMES, 400, "bad_request.frames", "HTTP/2 protocol violated")                       \
@@ -41,6 +42,8 @@
     X(CLIENT_TARGET_TOO_LONG, 414, "client.target_too_long", "Request target too long")        \
     X(CLIENT_HEADERS_TOO_LARGE, 431, "client.headers_too_large", "Request headers too large")  \
     X(CLIENT_EXPECT, 417, "client.expect", "Unknown expectation")                              \
+    X(CLIENT_MISDIRECTED, 421, "client.misdirected",                                           \
+      "Host is not covered by this connection's certificate")                                  \
     X(CLIENT_ABORT, 499, "client.abort", "Client went away")                                   \
     X(ROUTE_NONE, 404, "route.none", "No route matches")                                       \
     X(ROUTE_METHOD, 405, "route.method", "Method not allowed")                                 \

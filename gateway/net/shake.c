@@ -49,7 +49,7 @@ static int look(struct shake *shake)
     ssize_t n = recv(shake->fd, &byte, 1, MSG_PEEK);
     if (n < 0)
         return errno == EINTR ? -EAGAIN : -errno;
-    shake->begun = true;
+    shake->begun = n > 0;
     return n == 0 ? -ECONNRESET : byte == TLS_HANDSHAKE ? 0 : -ENOMSG;
 }
 

@@ -25,7 +25,8 @@ struct shake {
     struct shakes *shakes;
     struct tls *tls; /* the owner's, in on_done */
     int fd;
-    bool begun, queued, read_armed, write_armed;
+    bool begun; /* a first byte has come */
+    bool queued, read_armed, write_armed;
     struct shake *next, **prev; /* in the queue */
     /* 0: done, `tls` can be read and written; -ENOMSG: the first byte is none of TLS, and was
      * not taken off the socket; -ETIMEDOUT, -ECONNRESET, -EPROTO (tls_why says why) or another

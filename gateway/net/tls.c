@@ -179,8 +179,6 @@ void tls_free(struct tls *tls)
     SSL_free(tls->ssl);
     block_unref(tls->out);
     tls_front_unref(tls->front);
-    OPENSSL_free(tls->sni);
-    OPENSSL_free(tls->subject);
     mem_free(tls);
 }
 
@@ -234,28 +232,6 @@ const char *tls_why(const struct tls *tls)
 
 /* ---- the handshake ---- */
 
-static void note_names(struct tls *tls)
-{
-    const char *name = SSL_get_servername(tls->ssl, TLSEXT_NAMETYPE_host_name);
-    X509 *client = SSL_get0_peer_certificate(tls->ssl);
-    tls->sni = name ? OPENSSL_strdup(name) : NULL;
-    for (char *p = tls->sni; p && *p; p++)
-        *p = ascii_lower(*p);
-    if (!client || SSL_get_verify_result(tls->ssl) != X509_V_OK)
-        return;
-    BIO *text = BIO_new(BIO_s_mem());
-    char *p;
-    /* RFC 2253 escapes controls and what is not ASCII: it goes into a header. */
-    if (text &&
-        X509_NAME_print_ex(text, X509_get_subject_name(client), 0, XN_FLAG_RFC2253) >= 0) {
-        long n = BIO_get_mem_data(text, &p);
-        if (n > 0 && n <= SUBJECT_MAX)
-            tls->subject = OPENSSL_strndup(p, (size_t)n);
-    }
-    BIO_free(text);
-    ERR_clear_error();
-}
-
 int tls_handshake(struct tls *tls)
 {
     int rc, err;
@@ -267,8 +243,6 @@ int tls_handshake(struct tls *tls)
     if (rc == 1) {
         tls->shaken = true;
         tls->more = SSL_has_pending(tls->ssl);
-        if (tls->front)
-            note_names(tls);
         return 0; /* what is still to be sent goes out with whatever comes next */
     }
     ssize_t sent = tls_flush(tls); /* also what tells the peer why it failed */
@@ -396,44 +370,85 @@ struct str tls_protocol(const struct tls *tls)
     return (struct str){(const char *)p, n};
 }
 
-struct str tls_version(const struct tls *tls)
-{
-    return str_of(SSL_get_version(tls->ssl));
-}
-
-struct str tls_cipher(const struct tls *tls)
-{
-    return str_of(SSL_get_cipher_name(tls->ssl));
-}
-
-struct str tls_sni(const struct tls *tls)
-{
-    return tls->sni ? str_of(tls->sni) : (struct str){NULL, 0};
-}
-
-struct str tls_subject(const struct tls *tls)
-{
-    return tls->subject ? str_of(tls->subject) : (struct str){NULL, 0};
-}
-
 bool tls_is_resumed(const struct tls *tls)
 {
     return SSL_session_reused(tls->ssl);
 }
 
-bool tls_covers(const struct tls *tls, struct str host)
+/* The subject of the client's certificate, if it has shown one that we trust. A long one is
+ * none: it could be taken for another that begins like it. */
+static struct str read_subject(const struct tls *tls, BIO *text)
 {
-    X509 *shown = SSL_get_certificate(tls->ssl);
-    if (!shown || !host.n)
-        return false;
+    X509 *client = SSL_get0_peer_certificate(tls->ssl);
+    char *p;
+    if (!client || SSL_get_verify_result(tls->ssl) != X509_V_OK)
+        return (struct str){NULL, 0};
+    /* RFC 2253 escapes controls and what is not ASCII: it goes into a header. */
+    if (X509_NAME_print_ex(text, X509_get_subject_name(client), 0, XN_FLAG_RFC2253) < 0)
+        return (struct str){NULL, 0};
+    long n = BIO_get_mem_data(text, &p);
+    return n > 0 && n <= SUBJECT_MAX ? (struct str){p, (size_t)n} : (struct str){NULL, 0};
+}
+
+static struct str keep(char **at, struct str s)
+{
+    if (!s.p)
+        return s;
+    char *p = *at;
+    memcpy(p, s.p, s.n);
+    *at += s.n;
+    return (struct str){p, s.n};
+}
+
+struct tls_facts *tls_facts_new(const struct tls *tls)
+{
+    BIO *text = BIO_new(BIO_s_mem());
+    if (!text)
+        return NULL;
+    const char *name = SSL_get_servername(tls->ssl, TLSEXT_NAMETYPE_host_name);
+    struct str sni = name ? str_of(name) : (struct str){NULL, 0},
+               subject = read_subject(tls, text), protocol = tls_protocol(tls);
+    struct tls_facts *facts = mem_alloc(sizeof(*facts) + sni.n + subject.n + protocol.n);
+    if (facts) {
+        char *at = (char *)(facts + 1);
+        *facts = (struct tls_facts){
+            .version = str_of(SSL_get_version(tls->ssl)),
+            .cipher = str_of(SSL_get_cipher_name(tls->ssl)),
+            .protocol = keep(&at, protocol),
+            .subject = keep(&at, subject),
+            .shown = SSL_get_certificate(tls->ssl),
+        };
+        facts->sni = keep(&at, sni);
+        for (char *p = at - facts->sni.n; p < at; p++)
+            *p = ascii_lower(*p);
+        if (facts->shown)
+            X509_up_ref(facts->shown);
+    }
+    BIO_free(text);
+    ERR_clear_error();
+    return facts;
+}
+
+void tls_facts_free(struct tls_facts *facts)
+{
+    if (!facts)
+        return;
+    X509_free(facts->shown);
+    mem_free(facts);
+}
+
+bool tls_covers(const struct tls_facts *facts, struct str host)
+{
     char ip[64];
     bool bracketed = host.n > 2 && host.p[0] == '[' && host.p[host.n - 1] == ']';
     struct str bare = bracketed ? (struct str){host.p + 1, host.n - 2} : host;
+    if (!facts->shown || !host.n)
+        return false;
     if (bare.n < sizeof(ip)) {
         memcpy(ip, bare.p, bare.n);
         ip[bare.n] = '\0';
-        if (X509_check_ip_asc(shown, ip, 0) == 1)
+        if (X509_check_ip_asc(facts->shown, ip, 0) == 1)
             return true;
     }
-    return X509_check_host(shown, host.p, host.n, 0, NULL) == 1;
+    return X509_check_host(facts->shown, host.p, host.n, 0, NULL) == 1;
 }

@@ -59,14 +59,22 @@ size_t tls_waiting(const struct tls *tls); /* sealed bytes the socket has not ta
 /* Returns how many of them it took, or -errno. */
 ssize_t tls_flush(struct tls *tls);
 
-/* Once the handshake is done. Texts live as long as the connection; .p NULL: there is none. */
-struct str tls_protocol(const struct tls *tls); /* ALPN's choice */
-struct str tls_version(const struct tls *tls);  /* "TLSv1.3" */
-struct str tls_cipher(const struct tls *tls);
-struct str tls_sni(const struct tls *tls);     /* the name the client asked for, lower case */
-struct str tls_subject(const struct tls *tls); /* of the client's verified certificate */
+/* Once the handshake is done. */
+struct str tls_protocol(const struct tls *tls); /* ALPN's choice; .p NULL: none */
 bool tls_is_resumed(const struct tls *tls);
+
+/* What the two sides of a client's connection have agreed on and shown. Its own memory, so that
+ * it can be spoken of when the connection is gone. .p NULL: there is none. */
+struct tls_facts {
+    struct str version, cipher; /* "TLSv1.3", "TLS_AES_128_GCM_SHA256" */
+    struct str protocol;        /* ALPN's choice */
+    struct str sni;             /* the name the client asked for, lower case */
+    struct str subject;         /* of the client's verified certificate (RFC 2253) */
+    struct x509_st *shown;      /* our certificate */
+};
+struct tls_facts *tls_facts_new(const struct tls *tls); /* NULL: no memory */
+void tls_facts_free(struct tls_facts *facts);           /* NULL is fine */
 /* Whether the certificate that was shown is one for that host (lower case, no port). */
-bool tls_covers(const struct tls *tls, struct str host);
+bool tls_covers(const struct tls_facts *facts, struct str host);
 
 #endif

@@ -507,6 +507,11 @@ time_t tls_front_start(const struct tls_front *front, size_t i)
     return front->certs[i].from;
 }
 
+const char *tls_front_kind(const struct tls_front *front, size_t i)
+{
+    return tls_cert_kind(&front->certs[i]);
+}
+
 bool tls_front_has_dates(const struct tls_front *front, time_t from, time_t until)
 {
     for (size_t i = 0; i < front->cert_count; i++)

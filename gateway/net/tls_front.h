@@ -62,6 +62,7 @@ void tls_front_unref(struct tls_front *front); /* NULL is fine */
 /* From when and until when its i-th certificate is valid, seconds since 1970. */
 time_t tls_front_start(const struct tls_front *front, size_t i);
 time_t tls_front_expiry(const struct tls_front *front, size_t i);
+const char *tls_front_kind(const struct tls_front *front, size_t i); /* "RSA", "ECDSA"... */
 /* Whether one of its certificates is valid for exactly that time. */
 bool tls_front_has_dates(const struct tls_front *front, time_t from, time_t until);
 /* Time has passed: own ticket keys may have to be rotated. Main thread. */

@@ -24,7 +24,6 @@ struct tls {
     int io_err; /* of the socket; 0: none */
     int end;    /* what tls_read returns from now on */
     const char *why;
-    char *sni, *subject;
 };
 
 /* tls.c */

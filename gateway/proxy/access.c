@@ -545,6 +545,11 @@ static void put_json_answer(struct line *line, const struct access_record *recor
     STRING(user_agent, MAX_USER_AGENT);
     PUT(line, ",\"generation\":");
     put_u64(line, record->generation);
+    if (record->tls) {
+        STRING(tls_version, MAX_SHORT);
+        STRING(tls_cipher, MAX_SHORT);
+        STRING(client_subject, MAX_NAME);
+    }
     if (record->offset != 0) {
         PUT(line, ",\"offset\":");
         put_u64(line, record->offset);

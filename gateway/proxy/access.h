@@ -15,6 +15,7 @@ struct access_record {
     uint64_t wall_ms; /* when the request's first byte was read */
     struct str req_id, trace_id, client_ip, proto, sni, method, host, path, query;
     struct str route, upstream, server, credential, user_agent, referer;
+    struct str tls_version, tls_cipher, client_subject; /* written with tls only */
     bool tls, reused;
     uint16_t status, upstream_status; /* 0: none */
     enum reason reason;

@@ -185,12 +185,28 @@ static size_t split_upstream(const struct exchange *ex, const struct conf_route 
     return route->split.shares[share].upstream_index;
 }
 
+/* Whether a request came over TLS as its listener has it, and to the host that its connection
+ * was made for: one that stands for several names is no way to any other (RFC 9110 7.4). Who
+ * asked for no name, or says the same again, has its answer whatever the certificate says: that
+ * is for the client to judge. A trusted proxy's host is its clients'. */
+static bool is_for_us(const struct exchange *ex, enum reason *ret_reason)
+{
+    const struct tls_facts *tls = ex->peer->tls;
+    *ret_reason = tls ? R_CLIENT_MISDIRECTED : R_BAD_PLAIN;
+    return tls && (!tls->sni.p || str_eq(tls->sni, ex->host) || ex->trusted ||
+                   tls_covers(tls, ex->host));
+}
+
 void exchange_route(struct exchange *ex)
 {
     size_t offset = 0;
     enum reason reason = forward_identify(ex, &offset);
     if (reason) {
         exchange_fail(ex, &(struct leg_fault){.reason = reason, .offset = offset});
+        return;
+    }
+    if (exchange_listener(ex)->tls && !is_for_us(ex, &reason)) {
+        refuse(ex, reason);
         return;
     }
     router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path,

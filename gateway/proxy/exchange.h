@@ -10,6 +10,7 @@
 #ifndef POSTERN_PROXY_EXCHANGE_H
 #define POSTERN_PROXY_EXCHANGE_H
 
+#include "net/tls.h"
 #include "proxy/context.h"
 #include "proxy/flow.h"
 
@@ -18,8 +19,8 @@ struct peer {
     struct addr addr; /* the client's; as its PROXY header has it, where there is one */
     const struct addr *destination; /* of that header; NULL: what the socket says */
     const struct stream *stream;
-    const struct tls *tls; /* NULL: plain */
-    char ip[47];           /* the address as text, without NUL */
+    const struct tls_facts *tls; /* NULL: plain */
+    char ip[47];                 /* the address as text, without NUL */
     uint8_t ip_len;
 };
 

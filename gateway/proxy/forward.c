@@ -309,8 +309,9 @@ uint64_t forward_hash(const struct exchange *ex, enum conf_hash_on on, const cha
 static bool is_twin(struct str name)
 {
     static const enum field_id ours[] = {
-        F_X_FORWARDED_FOR,       F_X_FORWARDED_PROTO, F_X_FORWARDED_HOST, F_X_REQUEST_ID,
-        F_X_REQUEST_DEADLINE_MS, F_FORWARDED,         F_TRACEPARENT,      F_VIA};
+        F_X_FORWARDED_FOR, F_X_FORWARDED_PROTO,     F_X_FORWARDED_HOST,
+        F_X_REQUEST_ID,    F_X_REQUEST_DEADLINE_MS, F_X_SSL_CLIENT_S_DN,
+        F_FORWARDED,       F_TRACEPARENT,           F_VIA};
     if (!memchr(name.p, '_', name.n) && !memchr(name.p, '.', name.n))
         return false;
     for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
@@ -336,7 +337,8 @@ static bool passes(const struct exchange *ex, const struct field *field)
         return ex->trusted && !ex->upstream->tell_deadline;
     case F_X_REQUEST_ID:
     case F_TRACEPARENT:
-    case F_EXPECT: /* answered here */
+    case F_X_SSL_CLIENT_S_DN: /* nobody's word but ours */
+    case F_EXPECT:            /* answered here */
         return false;
     case F_X_FORWARDED_FOR:
     case F_X_FORWARDED_PROTO:
@@ -487,6 +489,9 @@ static bool add_ours(struct exchange *ex, struct str host, const struct forwarde
     struct head *head = ex->head;
     struct arena *arena = &ex->arena;
     if (ex->host_is_new && head_add_id(head, arena, F_HOST, host) < 0)
+        return false;
+    if (ex->peer->tls && ex->peer->tls->subject.p &&
+        head_add_id(head, arena, F_X_SSL_CLIENT_S_DN, ex->peer->tls->subject) < 0)
         return false;
     return forwarded_add(ex, forwarded) &&
            head_add_id(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&

@@ -154,7 +154,7 @@ static struct str element(struct exchange *ex)
                 : STR(";host=\""),
         host,
         plain || !host.n ? STR("") : STR("\""),
-        STR(";proto=http"),
+        ex->peer->tls ? STR(";proto=https") : STR(";proto=http"),
     };
     return arena_join(&ex->arena, parts, sizeof(parts) / sizeof(*parts));
 }
@@ -195,7 +195,8 @@ bool forwarded_add(struct exchange *ex, const struct forwarded *forwarded)
     if (forwarded->x_for.p) {
         struct str host = head->authority;
         if (!(ex->trusted && head_find(head, F_X_FORWARDED_PROTO)) &&
-            head_add_id(head, arena, F_X_FORWARDED_PROTO, STR("http")) < 0)
+            head_add_id(head, arena, F_X_FORWARDED_PROTO,
+                        ex->peer->tls ? STR("https") : STR("http")) < 0)
             return false;
         if (host.n && !(ex->trusted && head_find(head, F_X_FORWARDED_HOST)) &&
             head_add_id(head, arena, F_X_FORWARDED_HOST, host) < 0)

@@ -306,6 +306,7 @@ static bool is_ours(enum field_id id, enum postern_part part)
     case F_X_FORWARDED_FOR:
     case F_X_FORWARDED_PROTO:
     case F_X_FORWARDED_HOST:
+    case F_X_SSL_CLIENT_S_DN:
     case F_X_REQUEST_ID:
     case F_TRACEPARENT:
         return part == POSTERN_HEADER;

@@ -83,6 +83,14 @@ static void log_line(struct exchange *ex, uint64_t duration, uint64_t own)
         record.proto = ex->head->h2      ? STR("HTTP/2.0")
                        : ex->head->minor ? STR("HTTP/1.1")
                                          : STR("HTTP/1.0");
+    const struct tls_facts *tls = ex->peer->tls;
+    if (tls) {
+        record.tls = true;
+        record.sni = tls->sni;
+        record.tls_version = tls->version;
+        record.tls_cipher = tls->cipher;
+        record.client_subject = tls->subject;
+    }
     record.user_agent = field_value(ex, F_USER_AGENT);
     if (ex->head && ex->view->policy.combined) {
         const struct field *referer = head_find_name(ex->head, STR("referer"));

@@ -103,7 +103,9 @@ static void detail_upstream(const struct exchange *ex, const struct leg_fault *f
                      upstream_text(ex));
     if (ex->cluster && ex->server >= 0)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ", server %s", server_text(ex));
-    if (fault->err)
+    if (fault->why)
+        n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": TLS failed: %s", fault->why);
+    else if (fault->err)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %s", strerror(fault->err));
     if (fault->limit)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %llu, the limit is %llu",

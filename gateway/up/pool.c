@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "base/log.h"
+
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
 #define LOOK_MS        10   /* while it waits for what others give back, and ... */
@@ -13,6 +15,7 @@ struct pool {
     struct cluster *cluster;
     struct server *server;
     struct tls_peer peer; /* .back NULL: without TLS */
+    const char *told_why; /* TLS failed; NULL: it did not, or nobody was told */
     unsigned users;
     struct pool_counters counters;
     uint32_t warm, max_idle;
@@ -264,6 +267,7 @@ static void on_connected(struct h1_client *client)
 static void on_idle(struct h1_client *client)
 {
     struct pool *pool = client->owner;
+    pool->told_why = NULL;
     pool->lent--;
     count(pool->counters.active, (uint64_t)-1);
     client->fresh = false;
@@ -310,6 +314,16 @@ static void back_off(struct pool *pool)
     pool->learned_ms = pool->hung_up_ms = 0; /* it was not a habit, it went down */
 }
 
+/* Nobody but an operator can mend it, and there may be no request to tell it by. Once, until
+ * it is another reason or a connection stands. */
+static void tell_why(struct pool *pool, const char *why)
+{
+    if (pool->told_why != why)
+        log_warn("upstream \"%s\": TLS with server %s failed: %s", pool->cluster->name,
+                 pool->server->text, why);
+    pool->told_why = why;
+}
+
 static void on_closed(struct h1_client *client, const struct leg_fault *fault)
 {
     struct pool *pool = client->owner;
@@ -323,9 +337,16 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
         count(pool->counters.idle, (uint64_t)-1);
         if (client->stream.eof)
             learn(pool, client);
+        /* TLS 1.3 lets a server refuse our certificate when we are done shaking hands. */
+        if (fault && fault->why && !client->requests && !pool->closed) {
+            tell_why(pool, fault->why);
+            back_off(pool);
+        }
     } else {
         list_cut(client);
         pool->connecting--;
+        if (fault && fault->why)
+            tell_why(pool, fault->why);
         if (!pool->closed)
             back_off(pool);
         static const struct leg_fault closed = {

@@ -30,6 +30,9 @@ static struct access_record record_of_everything(void)
         .upstream = STR("users"),
         .server = STR("10.0.0.5:8080"),
         .credential = STR("alice"),
+        .tls_version = STR("TLSv1.3"),
+        .tls_cipher = STR("TLS_AES_128_GCM_SHA256"),
+        .client_subject = STR("CN=Ann"),
         .user_agent = STR("curl/7.88.1"),
         .referer = STR("https://example.com/?token=abc&x=1"),
         .tls = true,
@@ -93,6 +96,8 @@ static void writes_every_key_in_order(void **state)
         "\"gw_ms\":0.012,\"connect_ms\":0.000,\"ttfb_ms\":null,\"upstream\":\"users\","
         "\"server\":\"10.0.0.5:8080\",\"upstream_status\":502,\"attempts\":2,\"reused\":true,"
         "\"credential\":\"alice\",\"user_agent\":\"curl/7.88.1\",\"generation\":3,"
+        "\"tls_version\":\"TLSv1.3\",\"tls_cipher\":\"TLS_AES_128_GCM_SHA256\","
+        "\"client_subject\":\"CN=Ann\","
         "\"offset\":17}");
 }
 
@@ -273,6 +278,7 @@ static void cuts_long_values_and_stays_within_a_line(void **state)
         record.req_id = record.trace_id = record.client_ip = record.proto = record.sni = all;
         record.method = record.host = record.path = record.route = record.upstream = all;
         record.server = record.credential = record.user_agent = record.referer = all;
+        record.tls_version = record.tls_cipher = record.client_subject = all;
         record.query = all;
         record.dur = record.gw = record.connect = record.ttfb = UINT64_MAX - 1;
         record.bytes_in = record.generation = UINT64_MAX;

@@ -21,19 +21,19 @@ static void tells_what_was_agreed(void **state)
     (void)state;
     join();
     const struct tls *tls = server.stream.tls;
-    assert_str(tls_sni(tls), "a.example");
-    assert_str(tls_version(tls), "TLSv1.3");
-    assert_str(tls_cipher(tls), "TLS_AES_128_GCM_SHA256");
-    assert_null(tls_subject(tls).p);
+    assert_str(facts()->sni, "a.example");
+    assert_str(facts()->version, "TLSv1.3");
+    assert_str(facts()->cipher, "TLS_AES_128_GCM_SHA256");
+    assert_null(facts()->subject.p);
     assert_null(stream_protocol(&client.stream).p);
     assert_false(tls_is_resumed(tls));
-    assert_true(tls_covers(tls, STR("a.example")));
-    assert_true(tls_covers(tls, STR("www.a.example")));
-    assert_true(tls_covers(tls, STR("127.0.0.1")));
-    assert_false(tls_covers(tls, STR("b.example")));
-    assert_false(tls_covers(tls, STR("x.www.a.example")));
-    assert_false(tls_covers(tls, STR("127.0.0.2")));
-    assert_false(tls_covers(tls, STR("")));
+    assert_true(tls_covers(facts(), STR("a.example")));
+    assert_true(tls_covers(facts(), STR("www.a.example")));
+    assert_true(tls_covers(facts(), STR("127.0.0.1")));
+    assert_false(tls_covers(facts(), STR("b.example")));
+    assert_false(tls_covers(facts(), STR("x.www.a.example")));
+    assert_false(tls_covers(facts(), STR("127.0.0.2")));
+    assert_false(tls_covers(facts(), STR("")));
 }
 
 static void agrees_on_a_protocol(void **state)

@@ -57,7 +57,7 @@ static void knows_the_client_by_its_certificate(void **state)
     back_spec.chain = str_of(client_cert.cert_pem);
     back_spec.key = str_of(client_cert.key_pem);
     join();
-    assert_str(tls_subject(server.stream.tls), "CN=Ann\\, \\\"the\\\" client\\01");
+    assert_str(facts()->subject, "CN=Ann\\, \\\"the\\\" client\\01");
 }
 
 static void refuses_a_client_without_one(void **state)
@@ -78,7 +78,7 @@ static void asks_and_takes_a_client_without_one(void **state)
     front_spec.client_ca = str_of(authority.cert_pem);
     front_spec.client_auth = TLS_CLIENT_REQUEST;
     join();
-    assert_null(tls_subject(server.stream.tls).p);
+    assert_null(facts()->subject.p);
 }
 
 static void refuses_a_client_of_another_authority(void **state)

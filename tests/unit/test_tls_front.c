@@ -8,16 +8,16 @@ static void shows_the_certificate_of_the_name(void **state)
     show(1, &other, NULL);
     peer.name = "b.example";
     join();
-    assert_true(tls_covers(server.stream.tls, STR("b.example")));
+    assert_true(tls_covers(facts(), STR("b.example")));
     part();
     peer.name = "deep.A.example"; /* a wildcard, whatever the case */
     join();
-    assert_true(tls_covers(server.stream.tls, STR("a.example")));
+    assert_true(tls_covers(facts(), STR("a.example")));
     part();
     peer.name = "127.0.0.1"; /* asks for no name: the first */
     join();
-    assert_null(tls_sni(server.stream.tls).p);
-    assert_true(tls_covers(server.stream.tls, STR("a.example")));
+    assert_null(facts()->sni.p);
+    assert_true(tls_covers(facts(), STR("a.example")));
 }
 
 static void a_title_is_a_name_too(void **state)
@@ -27,7 +27,7 @@ static void a_title_is_a_name_too(void **state)
     peer.name = "c.example";
     back_spec.verify = false; /* the certificate does not have it */
     join();
-    assert_true(tls_covers(server.stream.tls, STR("b.example")));
+    assert_true(tls_covers(facts(), STR("b.example")));
 }
 
 static void two_kinds_stand_side_by_side(void **state)
@@ -36,14 +36,14 @@ static void two_kinds_stand_side_by_side(void **state)
     show(1, &rsa, NULL);
     make_contexts();
     join();
-    assert_true(tls_covers(server.stream.tls, STR("www.a.example"))); /* only the ECDSA one */
+    assert_true(tls_covers(facts(), STR("www.a.example"))); /* only the ECDSA one */
     part();
     tls_front_unref(front);
     front = NULL;
     front_spec.ciphers = "ECDHE-RSA-AES128-GCM-SHA256";
     front_spec.ciphersuites = "TLS_AES_256_GCM_SHA384";
     join();
-    assert_str(tls_cipher(server.stream.tls), "TLS_AES_256_GCM_SHA384");
+    assert_str(facts()->cipher, "TLS_AES_256_GCM_SHA384");
 }
 
 /* ---- sessions ---- */

@@ -160,6 +160,7 @@ struct end {
 static struct end client, server;
 static struct shakes shakes;
 static struct shake shake;
+static struct tls_facts *known;
 static int shaken; /* what it told; 1: nothing yet */
 
 static struct end *end_of(struct stream *stream)
@@ -239,6 +240,8 @@ static inline int tear_down(void **state)
     stream_close(&server.stream);
     shakes_done(&shakes);
     tls_peer_done(&peer);
+    tls_facts_free(known);
+    known = NULL;
     tls_front_unref(front);
     tls_back_unref(peer.back);
     return tear_down_loop(state);
@@ -288,6 +291,15 @@ static inline void join(void)
     UNTIL(client.connects && shaken != 1);
     assert_int_equal(shaken, 0);
     settle();
+}
+
+/* Until the next call. */
+static inline const struct tls_facts *facts(void)
+{
+    tls_facts_free(known);
+    known = tls_facts_new(server.stream.tls);
+    assert_non_null(known);
+    return known;
 }
 
 static inline void part(void)
