@@ -261,9 +261,9 @@ static void dump_health(const struct health_policy *health, FILE *out)
         return;
     fprintf(out, "  health {\n    type = %s\n", health->type == HEALTH_TCP ? "tcp" : "http");
     if (health->type == HEALTH_HTTP) {
-        put_option(out, "    path", health->path);
-        put_option(out, "    host", health->host);
-        put_option(out, "    body", health->body);
+        dump_option(out, "    path", health->path);
+        dump_option(out, "    host", health->host);
+        dump_option(out, "    body", health->body);
         fputs("    status = {", out);
         for (uint32_t i = 0; i < health->status_count; i++)
             fprintf(out, "%s\"%u-%u\"", i ? ", " : "", health->status[i].low,

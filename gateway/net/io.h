@@ -35,8 +35,10 @@ static inline ssize_t io_send(int fd, struct iovec *iov, size_t count)
     size_t first = iov->iov_len;
     if (!io_fault(&first))
         return -1;
-    if (first < iov->iov_len)
-        count = iov->iov_len = first;
+    if (first < iov->iov_len) {
+        iov->iov_len = first;
+        count = 1;
+    }
 #endif
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
     ssize_t sent;

@@ -235,6 +235,11 @@ const char *tls_why(const struct tls *tls)
 int tls_handshake(struct tls *tls)
 {
     int rc, err;
+    if (tls_waiting(tls)) { /* the peer waits for that: there is nothing to read before */
+        ssize_t sent = tls_flush(tls);
+        if (tls_waiting(tls))
+            return sent >= 0 || sent == -EAGAIN ? -EINPROGRESS : (int)sent;
+    }
     do {
         tls->blocked = false;
         rc = SSL_do_handshake(tls->ssl);

@@ -50,7 +50,7 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
     case POSTERN_CREDENTIAL:
         return str_to(ex->credential);
     case POSTERN_TLS_SUBJECT:
-        return ex->peer->tls ? str_to(tls_subject(ex->peer->tls)) : NONE;
+        return ex->peer->tls ? str_to(ex->peer->tls->subject) : NONE;
     case POSTERN_REASON:
         return ex->reason ? named(reason_texts[ex->reason].name) : NONE;
     }
