@@ -232,6 +232,10 @@ static void on_idle(struct h1_client *client)
 static void on_closed(struct h1_client *client, const struct leg_fault *fault)
 {
     struct probe *probe = client->owner;
+    if (fault && fault->why) {
+        end(probe, PROBE_CONNECT, "TLS failed: %s", fault->why);
+        return;
+    }
     switch (fault ? fault->reason : R_UPSTREAM_RESET) {
     case R_UPSTREAM_CONNECT:
         end_failed(probe, fault->err);
