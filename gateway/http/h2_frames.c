@@ -29,7 +29,7 @@ static bool is_trailers(const nghttp2_frame *frame)
 
 /* ---- what arrives ---- */
 
-static void violated(struct h2_server *server, uint32_t error)
+void h2_server_violated(struct h2_server *server, uint32_t error)
 {
     if (server->reason)
         return;
@@ -54,15 +54,12 @@ static void look_for_closed(struct h2_server *server, const nghttp2_frame_hd *hd
     bool was_open = false;
     for (unsigned i = 0; i < H2_CLOSED_KEPT; i++)
         was_open |= server->closed[i] == hd->stream_id;
-    violated(server, was_open || hd->type == NGHTTP2_DATA ? NGHTTP2_STREAM_CLOSED
-                                                          : NGHTTP2_PROTOCOL_ERROR);
+    h2_server_violated(server, was_open || hd->type == NGHTTP2_DATA ? NGHTTP2_STREAM_CLOSED
+                                                                    : NGHTTP2_PROTOCOL_ERROR);
 }
 
-/* Frames that carry nothing are counted as they begin, whatever becomes of them. */
-static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *arg)
+void h2_frames_begin(struct h2_server *server, const nghttp2_frame_hd *hd)
 {
-    (void)session;
-    struct h2_server *server = arg;
     bool ack = hd->flags & NGHTTP2_FLAG_ACK;
     if (hd->type == NGHTTP2_DATA || hd->type == NGHTTP2_HEADERS)
         look_for_closed(server, hd);
@@ -82,8 +79,6 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     case NGHTTP2_PRIORITY:
     case FRAME_PRIORITY_UPDATE:
         spend(server, H2_FLOOD_PRIORITY);
-        if (hd->type == NGHTTP2_PRIORITY && hd->stream_id == 0)
-            violated(server, NGHTTP2_PROTOCOL_ERROR); /* nghttp2 does not look into these */
         break;
     case NGHTTP2_WINDOW_UPDATE:
         spend(server, H2_FLOOD_WINDOW_UPDATE);
@@ -93,7 +88,6 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
             spend(server, H2_FLOOD_UNKNOWN);
         break;
     }
-    return 0;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
@@ -271,6 +265,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         h2_guard_earn(&server->guard);
     if (frame->hd.type == NGHTTP2_RST_STREAM)
         note_reset(server);
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code && !server->reason)
+        server->reason = R_BAD_FRAMES; /* nghttp2 has found a fault */
     if ((is_data || frame->hd.type == NGHTTP2_HEADERS) &&
         frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
         struct h2_stream *stream = stream_of(session, frame->hd.stream_id);
@@ -282,7 +278,6 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 
 void h2_frames_callbacks(nghttp2_session_callbacks *callbacks)
 {
-    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);

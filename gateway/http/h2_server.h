@@ -53,6 +53,7 @@ struct h2_server {
     void *owner;
     enum h2_server_state state;
     bool draining;             /* told the client so; the last stream is not fixed yet */
+    bool lost;                 /* the session's memory is in disorder */
     bool goaway;               /* it is fixed */
     bool in_head;              /* a field section has begun and not ended */
     bool crowded;              /* much waits to be sent: every stream is full */
@@ -65,6 +66,7 @@ struct h2_server {
     struct arena arena; /* the field section that arrives, until it is a request */
     struct h2_section section;
     struct h2_guard guard;
+    uint32_t frame_left;            /* bytes of the frame that is being read */
     int32_t last_id;                /* the highest that the client has used */
     int32_t closed[H2_CLOSED_KEPT]; /* the last ids that were closed */
     uint32_t closed_count;

@@ -50,7 +50,11 @@ void h2_server_head_begins(struct h2_server *server);
 void h2_server_head_ends(struct h2_server *server);
 void h2_server_idle(struct h2_server *server); /* its last stream is gone */
 
-/* h2_frames.c: what nghttp2 calls */
+/* h2_frames.c: what nghttp2 calls, and what it does not look at */
+/* A frame begins: those that carry nothing are counted, whatever becomes of them. */
+void h2_frames_begin(struct h2_server *server, const nghttp2_frame_hd *hd);
+/* The connection ends with that error. */
+void h2_server_violated(struct h2_server *server, uint32_t error);
 void h2_frames_callbacks(nghttp2_session_callbacks *callbacks);
 
 /* h2_stream.c: one stream, and what its exchange asks of it */
