@@ -4,14 +4,14 @@
 
 # To build postern: a compiler and libraries.
 PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkgconf
-    libevent-dev libc-ares-dev libconfuse-dev libjansson-dev libnghttp2-dev libpcre2-dev libssl-dev)
+    libevent-dev libc-ares-dev libconfuse-dev libhiredis-dev libjansson-dev libnghttp2-dev libpcre2-dev libssl-dev)
 
 # To send requests through it.
 PACKAGES_ASK=(curl ca-certificates)
 
 # To test it.
 PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
-    libcmocka-dev nghttp2-client python3 python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets strace
+    libcmocka-dev nghttp2-client python3 python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets redis-server strace
     util-linux)
 
 as_root() {

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rate_limit/rate_redis.h"
+
+static const char *const down_words[] = {"local", "open", "closed", NULL};
 static const char *const header_words[] = {"draft", "legacy", "both", "none", NULL};
 
 const struct postern_option rate_options[RATE_OPTIONS] = {
@@ -61,6 +64,37 @@ const struct postern_option rate_options[RATE_OPTIONS] = {
                             .min = 32,
                             .max = 128,
                             .help = LIMIT_V6_HELP},
+    [RATE_O_REDIS] = {.name = "redis",
+                      .type = POSTERN_TEXT,
+                      .help = "The Redis that several gateways count in: \"127.0.0.1:6379\", "
+                              "\"[::1]:6379\" or \"unix:/PATH\"."},
+    [RATE_O_REDIS_DOWN] = {.name = "redis_down",
+                           .type = POSTERN_WORD,
+                           .default_text = "local",
+                           .words = down_words,
+                           .help = "While Redis is away: count in this gateway alone (local), "
+                                   "let all through (open), or refuse all with 503 (closed)."},
+    [RATE_O_REDIS_USER] = {.name = "redis_user",
+                           .type = POSTERN_TEXT,
+                           .help = "Whom Redis knows us as."},
+    [RATE_O_REDIS_PASSWORD] = {.name = "redis_password",
+                               .type = POSTERN_SECRET,
+                               .help = "The password for Redis."},
+    [RATE_O_REDIS_DB] = {.name = "redis_db",
+                         .type = POSTERN_NUMBER,
+                         .default_text = "0",
+                         .max = 1000000,
+                         .help = "The number of the database in Redis."},
+    [RATE_O_REDIS_PREFIX] = {.name = "redis_prefix",
+                             .type = POSTERN_TEXT,
+                             .default_text = "postern",
+                             .help = "How the names of our keys in Redis begin."},
+    [RATE_O_REDIS_TIMEOUT] = {.name = "redis_timeout",
+                              .type = POSTERN_TIME,
+                              .default_text = "100ms",
+                              .min = 1,
+                              .max = 10000,
+                              .help = "A Redis that does not answer for so long is away."},
 };
 
 static int64_t number(const struct postern_values *v)
@@ -188,6 +222,11 @@ bool rate_configure(struct postern_setup *s, const struct postern_values *values
         rate_api->fault(s, RATE_O_KEYS, 0, "no memory for a table of that size");
         goto fail;
     }
+    l->down = (enum rate_down)number(&values[RATE_O_REDIS_DOWN]);
+    l->without_redis = rate_api->counter(
+        s, "without_redis", "Requests decided by redis_down because Redis was away.");
+    if (!rate_redis_read(s, values, l, &l->redis))
+        goto fail;
     *ret_instance = l;
     return true;
 fail:
@@ -197,5 +236,7 @@ fail:
 
 void rate_discard(void *instance)
 {
-    free(instance);
+    struct rate_limit *l = instance;
+    rate_redis_free(l->redis);
+    free(l);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rate_limit/rate_redis.h"
+
 const struct postern_api *rate_api;
 
 static struct postern_str text(const char *s)
@@ -79,15 +81,94 @@ static enum postern_verdict act(const struct rate_limit *l, struct postern_reque
     return refuse(l, r, v);
 }
 
+static enum postern_verdict act_here(const struct rate_limit *l, struct postern_request *r,
+                                     uint64_t hash)
+{
+    struct gcra_verdict v;
+    uint64_t now = gcra_time(rate_api->now_ns());
+    if (rate_table_take(l->table, &l->gcra, hash, now, &v) == SLOTS_DISPLACED)
+        rate_api->count(rate_api->worker(r), l->displaced, 1);
+    return act(l, r, &v);
+}
+
+static enum postern_verdict close_door(struct postern_request *r)
+{
+    struct postern_header after = {text("Retry-After"), text("1")};
+    struct postern_answer answer = {
+        .size = sizeof(answer),
+        .status = 503,
+        .reason = "limit.unavailable",
+        .detail = text("How often you may ask cannot be found out just now."),
+        .headers = &after,
+        .header_count = 1,
+    };
+    rate_api->answer(r, &answer);
+    return POSTERN_ANSWERED;
+}
+
+static enum postern_verdict act_without_redis(const struct rate_limit *l,
+                                              struct postern_request *r)
+{
+    rate_api->count(rate_api->worker(r), l->without_redis, 1);
+    if (l->down == RATE_OPEN || (l->down == RATE_CLOSED && l->dry_run))
+        return POSTERN_GO_ON;
+    if (l->down == RATE_CLOSED)
+        return close_door(r);
+    return act_here(l, r, limit_by_hash(&l->by, rate_api, r));
+}
+
+static enum postern_verdict heed(const struct rate_limit *l, struct postern_request *r,
+                                 enum rate_redis_says says, const struct gcra_verdict *v)
+{
+    switch (says) {
+    case RATE_REDIS_SAID:
+        return act(l, r, v);
+    case RATE_REDIS_WAITS:
+        return POSTERN_WAIT;
+    case RATE_REDIS_AWAY:
+        return act_without_redis(l, r);
+    case RATE_REDIS_FAILED:
+        break;
+    }
+    return POSTERN_FAILED;
+}
+
 static enum postern_verdict on_request(void *instance, struct postern_request *r)
 {
     const struct rate_limit *l = instance;
     struct gcra_verdict v;
     uint64_t hash = limit_by_hash(&l->by, rate_api, r);
-    uint64_t now = gcra_time(rate_api->now_ns());
-    if (rate_table_take(l->table, &l->gcra, hash, now, &v) == SLOTS_DISPLACED)
-        rate_api->count(rate_api->worker(r), l->displaced, 1);
-    return act(l, r, &v);
+    if (!l->redis)
+        return act_here(l, r, hash);
+    enum rate_redis_says says = rate_redis_take(l->redis, r, hash, &v);
+    return heed(l, r, says, &v);
+}
+
+static enum postern_verdict on_resume(void *instance, struct postern_request *r, void *result)
+{
+    struct gcra_verdict v;
+    enum rate_redis_says says = rate_redis_result(result, &v);
+    return heed(instance, r, says, &v);
+}
+
+static void on_cancel(void *instance, struct postern_request *r)
+{
+    (void)instance;
+    rate_redis_cancel(r);
+}
+
+static void start(void *instance, struct postern_worker *w)
+{
+    const struct rate_limit *l = instance;
+    if (l->redis)
+        rate_redis_start(l->redis, w);
+}
+
+static void stop(void *instance, struct postern_worker *w)
+{
+    const struct rate_limit *l = instance;
+    if (l->redis)
+        rate_redis_stop(l->redis, w);
 }
 
 static bool load(const struct postern_api *api)
@@ -98,6 +179,7 @@ static bool load(const struct postern_api *api)
 
 static const struct postern_reason reasons[] = {
     {"limit.rate", "Too many requests"},
+    {"limit.unavailable", "Limits cannot be checked"},
 };
 
 const struct postern_plugin postern_plugin = {
@@ -116,5 +198,9 @@ const struct postern_plugin postern_plugin = {
     .load = load,
     .configure = rate_configure,
     .discard = rate_discard,
+    .start = start,
+    .stop = stop,
     .on_request = on_request,
+    .on_resume = on_resume,
+    .on_cancel = on_cancel,
 };

@@ -10,7 +10,10 @@
 #include "rate_limit/rate_fields.h"
 #include "rate_limit/rate_table.h"
 
+enum rate_down { RATE_LOCAL, RATE_OPEN, RATE_CLOSED };
 enum rate_headers { RATE_DRAFT, RATE_LEGACY, RATE_BOTH, RATE_NONE };
+
+struct rate_redis;
 
 struct rate_limit {
     struct gcra gcra;
@@ -18,8 +21,10 @@ struct rate_limit {
     struct rate_fields fields;
     enum rate_headers headers;
     bool dry_run;
-    struct slots *table;                  /* api->shared owns it */
-    int refused, would_refuse, displaced; /* counters */
+    struct slots *table;      /* api->shared owns it */
+    struct rate_redis *redis; /* NULL: limits are this process's own */
+    enum rate_down down;
+    int refused, would_refuse, displaced, without_redis; /* counters */
 };
 
 extern const struct postern_api *rate_api; /* what load() was given */
@@ -32,6 +37,13 @@ enum {
     RATE_O_HEADERS,
     RATE_O_KEYS,
     RATE_O_IPV6_PREFIX,
+    RATE_O_REDIS,
+    RATE_O_REDIS_DOWN,
+    RATE_O_REDIS_USER,
+    RATE_O_REDIS_PASSWORD,
+    RATE_O_REDIS_DB,
+    RATE_O_REDIS_PREFIX,
+    RATE_O_REDIS_TIMEOUT,
     RATE_OPTIONS,
 };
 extern const struct postern_option rate_options[RATE_OPTIONS];

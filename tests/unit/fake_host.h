@@ -24,13 +24,14 @@ struct postern_request {
     size_t count;
     struct fake_field facts[FAKE_MAX];
     size_t fact_count;
-    char credential[300], method[32], subject[128];
+    char credential[300], method[32], subject[128], path[128], route[32], listener[32];
     uint8_t address[16];
     unsigned address_width;
     void *slot;
     bool out_of_memory; /* set, add and facts fail */
     /* what came of it */
     unsigned answers, status;
+    uint64_t limit, actual;
     char reason[64], detail[512], challenge[512];
     size_t answer_headers;
 };
@@ -53,6 +54,9 @@ static struct {
     struct postern_worker worker;
     unsigned logs, retired;
     char log[4096];
+    uint64_t now_ns, counts[FAKE_MAX];
+    char counters[FAKE_MAX][32];
+    unsigned counter_count;
     void *shared; /* lives on between setups */
     void (*free_shared)(void *object);
 } fake;
@@ -60,6 +64,46 @@ static struct {
 static inline struct postern_str fake_str(const char *text)
 {
     return (struct postern_str){text, text ? strlen(text) : 0};
+}
+
+static uint64_t fake_now_ns(void)
+{
+    return fake.now_ns;
+}
+
+static int fake_counter(struct postern_setup *s, const char *name, const char *help)
+{
+    unsigned i = 0;
+    (void)s;
+    assert_true(strlen(help) > 0);
+    while (i < fake.counter_count && strcmp(fake.counters[i], name) != 0)
+        i++;
+    assert_true(i < FAKE_MAX);
+    fake.counter_count = i < fake.counter_count ? fake.counter_count : i + 1;
+    snprintf(fake.counters[i], sizeof(fake.counters[i]), "%s", name);
+    return (int)i;
+}
+
+static void fake_count(struct postern_worker *w, int counter, uint64_t n)
+{
+    (void)w;
+    assert_true(counter >= 0 && (unsigned)counter < fake.counter_count);
+    fake.counts[counter] += n;
+}
+
+static inline uint64_t fake_counted(const char *name)
+{
+    for (unsigned i = 0; i < fake.counter_count; i++)
+        if (strcmp(fake.counters[i], name) == 0)
+            return fake.counts[i];
+    fail_msg("no counter %s", name);
+    return 0;
+}
+
+static struct postern_str fake_place(const struct postern_setup *s)
+{
+    (void)s;
+    return fake_str("route test");
 }
 
 static uint64_t fake_wall_ms(void)
@@ -148,6 +192,9 @@ static struct postern_str fake_get(struct postern_request *r, enum postern_field
     const char *text = field == POSTERN_METHOD        ? r->method
                        : field == POSTERN_CREDENTIAL  ? r->credential
                        : field == POSTERN_TLS_SUBJECT ? r->subject
+                       : field == POSTERN_PATH        ? r->path
+                       : field == POSTERN_ROUTE       ? r->route
+                       : field == POSTERN_LISTENER    ? r->listener
                                                       : "";
     return fake_str(*text ? text : NULL);
 }
@@ -246,6 +293,8 @@ static void fake_answer(struct postern_request *r, const struct postern_answer *
 {
     r->answers++;
     r->status = answer->status;
+    r->limit = answer->limit;
+    r->actual = answer->actual;
     r->answer_headers = answer->header_count;
     snprintf(r->reason, sizeof(r->reason), "%s", answer->reason ? answer->reason : "");
     snprintf(r->detail, sizeof(r->detail), "%.*s", (int)answer->detail.n, answer->detail.p);
@@ -264,6 +313,7 @@ static const struct postern_api fake_api = {
     .abi_major = POSTERN_ABI_MAJOR,
     .abi_minor = POSTERN_ABI_MINOR,
     .version = "test",
+    .now_ns = fake_now_ns,
     .wall_ms = fake_wall_ms,
     .log = fake_log,
     .retire = fake_retire,
@@ -271,6 +321,9 @@ static const struct postern_api fake_api = {
     .warn = fake_warn,
     .shared = fake_shared,
     .follow = fake_follow,
+    .counter = fake_counter,
+    .place = fake_place,
+    .count = fake_count,
     .worker_index = fake_worker_index,
     .worker = fake_worker,
     .get = fake_get,
@@ -302,8 +355,23 @@ static inline void fake_end(void)
     fake.shared = NULL;
 }
 
-/* "name", "value" pairs, ended by NULL; the same name again makes a list. Numbers and words are
- * given as they are checked: true is "1". Defaults are filled in. */
+static struct postern_value fake_value_of(const struct postern_option *option, const char *text,
+                                          bool given)
+{
+    struct postern_value value = {given, strtoll(text, NULL, 10), 0, fake_str(text)};
+    const char *unit = strchr(text, '/');
+    if (option->type == POSTERN_RATE)
+        value.per_ms = unit[1] == 's' ? 1000 : unit[1] == 'm' ? 60000 : 3600000;
+    if (strcmp(text, "true") == 0)
+        value.number = 1;
+    for (int i = 0; option->type == POSTERN_WORD && option->words[i]; i++)
+        if (strcmp(text, option->words[i]) == 0)
+            value.number = i;
+    return value;
+}
+
+/* "name", "value" pairs, ended by NULL; the same name again makes a list. Values are as one
+ * writes them; numbers of words may be given for words. Defaults are filled in. */
 static void *fake_configure(struct postern_setup *s, ...)
 {
     static struct postern_value list[FAKE_OPTIONS][FAKE_MAX];
@@ -318,16 +386,12 @@ static void *fake_configure(struct postern_setup *s, ...)
         for (const char *name; (name = va_arg(args, const char *));) {
             const char *text = va_arg(args, const char *);
             if (strcmp(name, option->name) == 0)
-                list[i][values[i].count++] =
-                    (struct postern_value){true, strtoll(text, NULL, 10), 0, fake_str(text)};
+                list[i][values[i].count++] = fake_value_of(option, text, true);
         }
         va_end(args);
         if (!values[i].count && option->default_text) {
-            const char *text = option->default_text;
             values[i].count = 1;
-            list[i][0] = (struct postern_value){
-                false, strcmp(text, "true") == 0 ? 1 : strtoll(text, NULL, 10), 0,
-                fake_str(text)};
+            list[i][0] = fake_value_of(option, option->default_text, false);
         }
     }
     memset(s, 0, sizeof(*s));
