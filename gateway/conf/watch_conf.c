@@ -85,7 +85,7 @@ static void health_compile(struct load *load, cfg_t *sec, struct health_policy *
     status_compile(load, sec, ret);
     value_text(load, sec, "body", &ret->body);
     if (!path)
-        load_fault(load, value_line(sec),
+        load_fault(load, value_get(sec, "type")->line,
                    "health has no path, expected one with type = http, as in \"/healthz\"");
     else if (!is_target(str_of(path->text)))
         load_fault(load, path->line,
