@@ -361,6 +361,9 @@ void conf_dump(const struct conf *conf, FILE *out);
 /* Equal in everything that makes connections and choices differ: such an upstream keeps its
  * warm connections over a reload, and all of it is adopted when it is watched as before too. */
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b);
+/* Equal in name and in what makes connections different: servers that both have can keep
+ * theirs, whatever else has changed. */
+bool conf_upstream_kin(const struct conf_upstream *a, const struct conf_upstream *b);
 /* Equal in name, upstreams and weights: such a split goes on where it stood. */
 bool conf_split_eq(const struct conf_route *a, const struct conf_route *b);
 

@@ -57,13 +57,18 @@ static bool tls_eq(const struct conf_back *a, const struct conf_back *b)
            text_eq(a->server_name, b->server_name);
 }
 
+/* All that makes two connections to one address different belongs here. */
+bool conf_upstream_kin(const struct conf_upstream *a, const struct conf_upstream *b)
+{
+    return text_eq(a->name, b->name) && a->proxy_protocol == b->proxy_protocol &&
+           tls_eq(a->tls, b->tls);
+}
+
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b)
 {
-    return text_eq(a->name, b->name) && servers_eq(a, b) && a->balance == b->balance &&
+    return conf_upstream_kin(a, b) && servers_eq(a, b) && a->balance == b->balance &&
            a->hash_on == b->hash_on && text_eq(a->hash_name, b->hash_name) &&
-           a->hash_bound == b->hash_bound && sticky_eq(a, b) &&
-           a->proxy_protocol == b->proxy_protocol && tls_eq(a->tls, b->tls) && pools_eq(a, b) &&
-           rest_eq(a, b);
+           a->hash_bound == b->hash_bound && sticky_eq(a, b) && pools_eq(a, b) && rest_eq(a, b);
 }
 
 bool conf_split_eq(const struct conf_route *a, const struct conf_route *b)

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include "conf/tls_make.h"
+#include "up/balance.h"
 
 #define MEMORY_FAULT "out of memory while the configuration is put together"
 #define RESOLVE_MS   2000 /* a start and a reload wait so long for names */
@@ -67,12 +68,14 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
         const char *name = strncmp(server->text, "unix:", 5) == 0 ? "localhost" : server->text;
         for (size_t k = 0; k < n; k++)
             list[count++] = (struct cluster_server){
-                addrs[k],
-                server->weight,
-                server->backup,
-                (uint16_t)i,
-                up->tls && up->tls->server_name ? up->tls->server_name : server->host,
-                name};
+                .addr = addrs[k],
+                .weight = server->weight,
+                .backup = server->backup,
+                .from = (uint16_t)i,
+                .origin = balance_hash(str_of(server->text)),
+                .host = up->tls && up->tls->server_name ? up->tls->server_name : server->host,
+                .name = name,
+            };
     }
     *ret_count = count;
     return true;
@@ -136,13 +139,13 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
     size_t count = 0, index;
     bool ok = resolve_all(up, names, list, &count, faults, warnings);
     const struct conf_upstream *like = find_upstream(old, up->name, &index);
-    const struct cluster *before =
-        like && conf_upstream_eq(like, up) ? old->clusters[index] : NULL;
-    if (ok && before && watch_eq(&like->watch, &up->watch) &&
-        same_servers(before, list, count)) {
+    const struct cluster *kin =
+        like && conf_upstream_kin(like, up) ? old->clusters[index] : NULL;
+    if (ok && kin && conf_upstream_eq(like, up) && watch_eq(&like->watch, &up->watch) &&
+        same_servers(kin, list, count)) {
         cluster = cluster_ref(old->clusters[index]);
     } else if (ok) {
-        struct tls_back *tls = up->tls ? back_of(up, before, faults) : NULL;
+        struct tls_back *tls = up->tls ? back_of(up, kin, faults) : NULL;
         struct sip_key key = up->sticky.name ? sticky_key(up) : (struct sip_key){0, 0};
         struct cluster_spec spec = {
             .name = up->name,
@@ -161,7 +164,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .sticky = up->sticky.name ? &key : NULL,
             .watch = up->watch,
             .tls = tls,
-            .kin = before,
+            .kin = kin,
             .before = like ? old->clusters[index] : NULL,
         };
         bool good = tls || !up->tls; /* else there is a fault already */

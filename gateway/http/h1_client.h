@@ -62,7 +62,7 @@ struct h1_client {
     uint64_t body_left;
     uint64_t read_mark, written_mark; /* stream totals when this turn began */
     uint64_t opened_at, idle_at;      /* ns */
-    uint64_t expires_at;              /* ns: end of its lifetime; 0: none (the owner's) */
+    uint16_t spread; /* the owner's: so much earlier than others it retires, of 1024 parts */
     struct h1_scan scan;
     struct h1_chunk chunk;
     struct deadline due; /* connect, response or between bytes; the owner's while IDLE */

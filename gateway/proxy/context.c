@@ -130,7 +130,7 @@ static _Atomic uint64_t *cell(struct context *cx, enum metric metric,
     return &metrics_series(cx->metrics, metric, labels)->value;
 }
 
-/* The fleet in force of the same upstream, when only its addresses are others. */
+/* The fleet in force of the same upstream, when its connections are the same. */
 static const struct fleet *find_kin(struct context *cx, const struct cluster *cluster)
 {
     const struct snapshot *snapshot = cx->view ? cx->view->snapshot : NULL;
@@ -145,7 +145,7 @@ static struct pool *find_pool(const struct fleet *kin, const struct server *serv
 {
     for (uint32_t i = 0; kin && i < kin->cluster->count; i++) {
         const struct server *other = &kin->cluster->servers[i];
-        if (other->from == server->from && addr_eq(&other->addr, &server->addr))
+        if (other->origin == server->origin && addr_eq(&other->addr, &server->addr))
             return kin->pools[i];
     }
     return NULL;
@@ -286,8 +286,8 @@ int context_prepare(struct context *cx, struct snapshot *snapshot,
         }
         for (uint32_t k = 0; fresh && k < cluster->count; k++) {
             struct pool *pool = cx->fleets[cluster->slot]->pools[k];
-            if (!pool_is_of(pool, cluster))
-                continue; /* shared: it is at work */
+            if (!pool_is_of(pool, cluster)) /* shared: it is at work */
+                pool_expect(pool, cluster);
             cx->warming++;
             pool_warm(pool, on_pool_warm, cx);
         }
@@ -352,6 +352,11 @@ void context_forget(struct context *cx)
     struct view *view = cx->next;
     cx->next = NULL;
     forget_warming(cx);
+    for (size_t i = 0; view && i < view->snapshot->conf->upstream_count; i++) {
+        const struct fleet *fleet = context_fleet(cx, view->snapshot->clusters[i]);
+        for (uint32_t k = 0; fleet && k < fleet->cluster->count; k++)
+            pool_expect(fleet->pools[k], NULL);
+    }
     drop_fleets(cx);
     view_free(view);
 }

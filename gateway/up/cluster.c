@@ -149,6 +149,7 @@ static bool add_servers(struct cluster *cluster, const struct cluster_server *se
         server->weight = servers[i].weight;
         server->backup = backups;
         server->from = servers[i].from;
+        server->origin = servers[i].origin;
         server->host = copy(servers[i].host);
         server->name = copy(servers[i].name);
         all &= (server->host || !servers[i].host) && (server->name || !servers[i].name);

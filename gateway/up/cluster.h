@@ -27,6 +27,7 @@ struct server {
     uint32_t weight;
     bool backup;
     uint16_t from;         /* which of the upstream's servers has this address */
+    uint64_t origin;       /* as in struct cluster_server */
     unsigned metric_name;  /* set by whoever counts */
     char *name;            /* what probes call it in Host; NULL: its address */
     struct vitals *vitals; /* shared with this server in other clusters of the upstream */
@@ -57,7 +58,7 @@ struct cluster_spec {
     unsigned proxy_protocol;
     const struct sip_key *sticky; /* makes the servers' ids; NULL: they have none */
     struct watch watch;           /* copied */
-    const struct cluster *kin;    /* had the same definition and other addresses; NULL: none */
+    const struct cluster *kin; /* has the same connections, whatever else differs; NULL: none */
     /* Had the same name, whatever its definition: servers that it has too are as well as they
      * are there. NULL: none. */
     const struct cluster *before;
@@ -66,7 +67,7 @@ struct cluster_spec {
 
 struct cluster {
     char *name;
-    uint64_t kin;  /* clusters of one definition that differ in their addresses only share it */
+    uint64_t kin;  /* clusters whose connections are the same share it */
     unsigned slot; /* where each worker keeps its pools of this cluster; reused after its end */
     unsigned metric_name;
     enum balance balance;
@@ -105,6 +106,7 @@ struct cluster_server {
     uint32_t weight; /* 1 to 1000 */
     bool backup;
     uint16_t from;    /* which of the upstream's servers has this address */
+    uint64_t origin;  /* stands for that server's text: the same in every configuration */
     const char *host; /* whose certificate is expected there; NULL: nobody's */
     const char *name; /* what probes call it; NULL: its address */
 };

@@ -95,10 +95,23 @@ void pool_cancel(struct pool_waiter *waiter)
 
 /* ---- how long a connection may be idle ---- */
 
-static uint64_t jitter(struct pool *pool, uint64_t ms)
+static uint16_t next_spread(struct pool *pool)
 {
     pool->jitter = pool->jitter * 6364136223846793005ull + 1442695040888963407ull;
-    return ms - ms / 10 * (pool->jitter >> 54) / 1024; /* 90 to 100 % of it */
+    return (uint16_t)(pool->jitter >> 54);
+}
+
+/* 90 to 100 % of a limit, so that connections opened together do not end together. */
+static uint64_t own_limit(const struct h1_client *client, uint64_t limit)
+{
+    return limit - limit / 10 * client->spread / 1024;
+}
+
+/* ns; 0: it has no end. */
+static uint64_t end_of_life(const struct pool *pool, const struct h1_client *client)
+{
+    uint64_t lifetime = pool->cluster->limits.lifetime;
+    return lifetime ? client->opened_at + own_limit(client, lifetime) * NS_PER_MS : 0;
 }
 
 static uint64_t idle_limit_ms(const struct pool *pool)
@@ -213,12 +226,29 @@ static void on_look_due(struct deadline *deadline)
     loop_task(pool->loop, &pool->refill);
 }
 
+/* An idle one goes when it has been idle for as long as it may, or at its end of life. */
+static void set_idle_due(struct pool *pool, struct h1_client *client)
+{
+    uint64_t now = pool->loop->now, limit = idle_limit_ms(pool),
+             end = end_of_life(pool, client);
+    uint64_t idle = (now - client->idle_at) / NS_PER_MS;
+    if (limit)
+        limit = limit > idle ? limit - idle : 1;
+    if (end) {
+        uint64_t left = end > now ? (end - now) / NS_PER_MS + 1 : 1;
+        limit = limit && limit < left ? limit : left;
+    }
+    client->on_idle_due = on_idle_due;
+    loop_deadline(pool->loop, &client->due, limit);
+}
+
 /* Idle from now on: lent to who waits longest, else kept. */
 static void offer(struct pool *pool, struct h1_client *client)
 {
-    bool used_up =
-        pool->cluster->limits.requests && client->requests >= pool->cluster->limits.requests;
-    bool expired = client->expires_at && pool->loop->now >= client->expires_at;
+    uint32_t requests = pool->cluster->limits.requests;
+    bool used_up = requests && client->requests >= own_limit(client, requests);
+    uint64_t end = end_of_life(pool, client);
+    bool expired = end && pool->loop->now >= end;
     list_put(&pool->idle_first, client);
     pool->idle++;
     count(pool->counters.idle, 1);
@@ -232,13 +262,7 @@ static void offer(struct pool *pool, struct h1_client *client)
         return;
     if (is_scarce(pool))
         look_in(pool, LOOK_MS);
-    uint64_t limit = idle_limit_ms(pool);
-    if (client->expires_at) {
-        uint64_t left = (client->expires_at - pool->loop->now) / NS_PER_MS + 1;
-        limit = limit && limit < left ? limit : left;
-    }
-    client->on_idle_due = on_idle_due;
-    loop_deadline(pool->loop, &client->due, limit);
+    set_idle_due(pool, client);
     serve(pool);
 }
 
@@ -367,6 +391,12 @@ static const struct h1_client_ops client_ops = {
     .bury = on_bury_client,
 };
 
+static struct h1_client_timeouts timeouts_of(const struct pool *pool)
+{
+    const struct cluster_limits *limits = &pool->cluster->limits;
+    return (struct h1_client_timeouts){limits->connect, limits->response, limits->between};
+}
+
 /* One more connection on its way. 0, -EBUSY: there are as many as there may be, or -errno. */
 static int open_one(struct pool *pool)
 {
@@ -377,8 +407,7 @@ static int open_one(struct pool *pool)
         permits_give(&pool->permits);
         return -ENOMEM;
     }
-    const struct cluster_limits *limits = &pool->cluster->limits;
-    struct h1_client_timeouts timeouts = {limits->connect, limits->response, limits->between};
+    struct h1_client_timeouts timeouts = timeouts_of(pool);
     int rc = h1_client_open(client, pool->loop, &pool->server->addr,
                             pool->peer.back ? &pool->peer : NULL, &timeouts, &client_ops, pool);
     if (rc < 0) {
@@ -387,8 +416,7 @@ static int open_one(struct pool *pool)
         back_off(pool);
         return rc;
     }
-    if (limits->lifetime)
-        client->expires_at = pool->loop->now + jitter(pool, limits->lifetime) * NS_PER_MS;
+    client->spread = next_spread(pool);
     list_put(&pool->connecting_first, client);
     pool->connecting++;
     count(pool->counters.opened, 1);
@@ -406,6 +434,7 @@ static struct h1_client *lend(struct pool *pool, struct h1_client *client)
     count(pool->counters.active, 1);
     if (!client->fresh)
         count(pool->counters.reuses, 1);
+    client->timeouts = timeouts_of(pool);
     deadline_off(&client->due);
     return client;
 }
@@ -624,6 +653,22 @@ void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
     cluster_ref(cluster);
     cluster_unref(pool->cluster);
     pool->cluster = cluster;
+    take_limits(pool);
+    while (pool->idle > pool->max_idle)
+        h1_client_close(pool->idle_first);
+    for (struct h1_client *client = pool->idle_first; client; client = client->next)
+        set_idle_due(pool, client);
+    if (!pool->closed)
+        loop_task(pool->loop, &pool->refill);
+}
+
+void pool_expect(struct pool *pool, const struct cluster *next)
+{
+    uint32_t warm = next ? share_of(pool, next->limits.warm) : 0;
+    if (!next)
+        take_limits(pool);
+    else if (warm > pool->warm)
+        pool->warm = warm;
 }
 
 void pool_retire(struct pool *pool)

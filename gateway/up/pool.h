@@ -40,8 +40,11 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
  * too. Each user closes it. */
 struct pool *pool_share(struct pool *pool);
 bool pool_is_of(const struct pool *pool, const struct cluster *cluster);
+/* It will move to `next`, and keeps as many connections warm already as that asks for. NULL: it
+ * will not, after all. */
+void pool_expect(struct pool *pool, const struct cluster *next);
 /* From now on it is that cluster's, whose server has the same address, and keeps its
- * connections. Harmless when it is already. */
+ * connections, under the limits of the new one. Harmless when it is already. */
 void pool_move(struct pool *pool, struct cluster *cluster, unsigned server);
 /* Keeps nothing open any more, but still serves: for a cluster that only exchanges begun under
  * an earlier configuration use. */

@@ -80,6 +80,69 @@ def test_a_backend_that_comes_later_is_warmed_without_a_storm(gateway, backend):
     assert app.opened == 2
 
 
+def test_the_floor_is_held_after_a_burst_and_after_a_failure(gateway, backend):
+    app = backend()
+    gw = gateway(pool("warm = 3  idle = 5"), app=app)
+    clients = [gw.client() for _ in range(20)]
+    for client in clients:
+        client.send(GET)
+    for client in clients:
+        assert client.response().status == 200
+
+    def settled(low, high):
+        server = gw.upstream("app", app)
+        return server["active"] == 0 and low <= server["idle"] <= high == max(high, len(app.open)) \
+            and len(app.open) == server["idle"]
+
+    until(lambda: settled(3, 5), "no more than may be idle stay, no fewer than the floor")
+    port = app.port
+    app.stop()
+    until(lambda: gw.upstream("app", app)["idle"] == 0, "all are gone")
+    again = backend(port=port)
+    until(lambda: gw.upstream("app", app)["idle"] == 3, "the floor stands again", 30)
+    assert again.opened == 3
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("change", [
+    "timeouts { response = 9s }", "retry { attempts = 3 }", "balance = least_requests",
+    "breaker { pending = 9 }", 'server "@more@" { weight = 3 }', "hash_bound = 150%"])
+def test_a_reload_that_changes_something_else_keeps_the_connections(gateway, backend, change):
+    app, more = backend(), backend("more")
+    config = "workers = 2\n" + pool("warm = 4", "@CHANGE@").replace("@CHANGE@", "%s")
+    gw = gateway(config % "", app=app, more=more)
+    until(lambda: app.opened == 4, "warm")
+    assert gw.get().status == 200
+    gw.reload(config % change)
+    for _ in range(8):
+        assert gw.get().status == 200
+    assert app.opened == 4, "nothing was opened anew"
+    assert gw.upstream("app", app)["idle"] == 4
+
+
+@pytest.mark.threads
+def test_a_reload_that_makes_connections_different_opens_others(gateway, backend):
+    app = backend()
+    config = "workers = 2\n" + pool("warm = 4")
+    gw = gateway(config, app=app)
+    until(lambda: app.opened == 4, "warm")
+    gw.reload(config.replace("pool { warm = 4 }", "proxy_protocol = v1"))
+    until(lambda: len(app.open) == 0, "the old ones are closed")
+
+
+@pytest.mark.threads
+def test_a_reload_takes_new_limits_over_to_old_connections(gateway, backend):
+    app = backend()
+    config = "workers = 2\n" + pool("warm = %d  idle = %d")
+    gw = gateway(config % (4, 8), app=app)
+    until(lambda: app.opened == 4, "warm")
+    gw.reload(config % (8, 8))
+    assert app.opened == 8, "warm before it takes effect, and the first four stayed"
+    gw.reload(config % (2, 2))
+    until(lambda: gw.upstream("app", app)["idle"] == len(app.open) == 2, "two are kept")
+    assert app.opened == 8
+
+
 def test_reuse_is_counted(gateway, backend):
     app = backend()
     gw = gateway(app=app)

@@ -82,6 +82,21 @@ static void differs_in_every_single_thing(void **state)
             fail_msg("%s instead of %s makes no difference", changes[i][1], changes[i][0]);
 }
 
+static void connections_are_the_same_whatever_else_differs(void **state)
+{
+    (void)state;
+    struct conf *a = upstream_of("u", BASE), *b = upstream_of("u", "server \"x:1\" {}");
+    struct conf *c = upstream_of("u", "server \"x:1\" {} proxy_protocol = v1");
+    struct conf *d = upstream_of("v", BASE);
+    assert_true(conf_upstream_kin(&a->upstreams[0], &b->upstreams[0]));
+    assert_false(conf_upstream_kin(&b->upstreams[0], &c->upstreams[0]));
+    assert_false(conf_upstream_kin(&a->upstreams[0], &d->upstreams[0]));
+    conf_free(a);
+    conf_free(b);
+    conf_free(c);
+    conf_free(d);
+}
+
 static void the_order_of_servers_matters(void **state)
 {
     (void)state;
@@ -122,6 +137,7 @@ int main(void)
         cmocka_unit_test(splits_are_equal_by_name_upstreams_and_weights),
         cmocka_unit_test(is_equal_to_itself_whatever_its_lines),
         cmocka_unit_test(differs_in_every_single_thing),
+        cmocka_unit_test(connections_are_the_same_whatever_else_differs),
         cmocka_unit_test(the_order_of_servers_matters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

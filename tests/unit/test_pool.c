@@ -309,15 +309,88 @@ static void a_retired_pool_serves_and_keeps_nothing(void **state)
 }
 
 /* What the cluster becomes when its name gets another address, in front of the one it had. */
-static struct cluster *cluster_after(void)
+static struct cluster *cluster_with(struct cluster_limits limits)
 {
-    struct cluster_spec spec = {.name = "c", .kin = cluster};
+    struct cluster_spec spec = {.name = "c", .kin = cluster, .limits = limits};
     struct cluster_server servers[2] = {{.addr = addr_of("127.0.0.1:1"), .weight = 1},
                                         {.addr = addr, .weight = 1}};
     struct cluster *after = cluster_new(&spec, servers, 2);
     assert_non_null(after);
     assert_int_equal(after->kin, cluster->kin);
     return after;
+}
+
+static struct cluster *cluster_after(void)
+{
+    return cluster_with(cluster->limits);
+}
+
+static void a_pool_takes_the_limits_of_where_it_moves(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 1, .idle = 8, .idle_timeout = 60000});
+    warm_up();
+    take(&a, false);
+    take(&b, false);
+    UNTIL(b.ready);
+    finish(&a, "");
+    struct cluster *after = cluster_with((struct cluster_limits){
+        .warm = 2, .idle = 2, .idle_timeout = 500, .connections = 3, .response = 77});
+    IN_LOOP(pool_move(pool, after, 1));
+    settle();
+    assert_int_equal(after->servers[1].vitals->permits.open, 2);
+    assert_in_range(a.client->due.at, loop.now, loop.now + 500 * NS_PER_MS);
+    assert_true(take(&c, false)); /* the same connection, with the new timeouts */
+    assert_int_equal(c.client->timeouts.response, 77);
+    finish(&b, "");
+    finish(&c, "");
+    assert_int_equal(opened, 2);
+    close_pool();
+    cluster_unref(after);
+}
+
+static void a_pool_warms_up_for_where_it_will_move(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 1, .idle = 8});
+    warm_up();
+    struct cluster *after = cluster_with((struct cluster_limits){.warm = 3, .idle = 8});
+    pool_expect(pool, after);
+    warm_calls = 0;
+    warm_up();
+    assert_int_equal(idle, 3);
+    pool_expect(pool, NULL); /* it stays, and what ends is not opened anew */
+    accept_all();
+    for (size_t i = 0; i < accepted; i++)
+        close(conns[i]);
+    accepted = 0;
+    UNTIL(opened == 4 && idle == 1);
+    settle();
+    assert_int_equal(idle, 1);
+    cluster_unref(after);
+}
+
+static void connections_opened_together_do_not_end_together(void **state)
+{
+    (void)state;
+    open_pool((struct cluster_limits){.warm = 20, .idle = 20, .lifetime = 600000});
+    warm_up();
+    assert_int_equal(idle, 20);
+    uint64_t first = UINT64_MAX, last = 0;
+    struct h1_client *clients[20];
+    for (int i = 0; i < 20; i++) { /* each was idle: its deadline tells when it would end */
+        loop_enter(&loop);
+        clients[i] = pool_take(pool, false, &a.waiter);
+        loop_leave(&loop);
+        uint64_t end = clients[i]->opened_at + 600000 * NS_PER_MS -
+                       60000 * NS_PER_MS * clients[i]->spread / 1024;
+        first = end < first ? end : first;
+        last = end > last ? end : last;
+    }
+    assert_true(last - first > 10000 * NS_PER_MS);
+    for (int i = 0; i < 20; i++)
+        IN_LOOP(h1_client_close(clients[i]));
+    settle();
 }
 
 static void a_shared_pool_moves_with_its_connections(void **state)
@@ -435,6 +508,9 @@ int main(void)
         T(a_unix_socket_whose_queue_is_full_refuses),
         T(a_server_that_comes_back_is_warmed_again),
         T(a_retired_pool_serves_and_keeps_nothing),
+        T(a_pool_takes_the_limits_of_where_it_moves),
+        T(a_pool_warms_up_for_where_it_will_move),
+        T(connections_opened_together_do_not_end_together),
         T(a_shared_pool_moves_with_its_connections),
         T(a_pool_that_is_down_says_so_where_it_moves),
         T(what_is_lent_outlives_the_pool),

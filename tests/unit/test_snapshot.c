@@ -39,12 +39,12 @@ static void clusters_are_made_as_the_file_says(void **state)
                  "  balance = hash  hash_on = path\n"
                  "  pool { warm = 1 idle = 2 connections = 3 requests = 4 idle_timeout = 5s\n"
                  "         lifetime = 6s }\n"
-                 "  timeouts { connect = 7s response = 8s idle = 9s total = 10s }\n"
+                 "  timeouts { connect = 7s response = 8s idle = 9s total = 10s queue = 11s }\n"
                  "  retry { attempts = 2 budget = 11% on = {reset} } }\n" ROUTE,
         NULL);
     const struct cluster *cluster = one->clusters[0];
-    static const struct cluster_limits limits = {1,    2,    3,    4,    5000,
-                                                 6000, 7000, 8000, 9000, 10000, 1000};
+    static const struct cluster_limits limits = {1,    2,    3,    4,     5000, 6000,
+                                                 7000, 8000, 9000, 10000, 11000};
     assert_int_equal(one->generation, 1);
     assert_string_equal(cluster->name, "u");
     assert_int_equal(cluster->servers[0].weight, 3);
