@@ -5,6 +5,7 @@ import getpass
 import grp
 import http.client
 import os
+import subprocess
 import tempfile
 
 from rig import Trouble, first_line, free_port, is_listening, read, tree, wait_for
@@ -13,10 +14,26 @@ KEEP = 128 # unused upstream connections a gateway may keep
 NAMES = ["postern", "nginx", "haproxy", "relay"]
 
 
+def certificate(folder):
+    """One for all of them, of the kind that costs least: chain, key, and both in one file."""
+    chain, key, both = (f"{folder}/{name}.pem" for name in ("chain", "key", "both"))
+    if not os.path.exists(both):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", chain,
+                        "-days", "30", "-subj", "/CN=localhost"], check=True, capture_output=True)
+        with open(both, "w") as out:
+            out.write(read(chain) + read(key))
+        for path in (chain, key, both): # a throw-away key, read by gateways that change user
+            os.chmod(path, 0o644)
+    return chain, key, both
+
+
 class Gateway:
     """One gateway in front of some backends (ports)."""
     program = None     # what must be on PATH
+    tls_port = None    # none: it has no TLS
     start_seconds = 10
+    speaks_tls = True
 
     def __init__(self, rig, backends):
         self.rig, self.backends = rig, backends
@@ -25,9 +42,12 @@ class Gateway:
     def start(self, wrap=(), single=False):
         """`wrap` stands before the command (valgrind); `single` asks for one process."""
         self.port = free_port()
+        if self.speaks_tls:
+            self.tls_port = free_port()
         self.dir = tempfile.mkdtemp(prefix=self.name + "-", dir=self.rig.dir)
         os.chmod(self.dir, 0o755)
         self.single = single
+        self.chain, self.key, self.both = certificate(self.rig.dir)
         self.write_config()
         self.process = self.rig.spawn([*wrap, *self.command()], self.rig.gateway_core,
                                       cwd=self.dir)
@@ -57,6 +77,7 @@ class Gateway:
 
 class Relay(Gateway):
     name = "relay"
+    speaks_tls = False
 
     def version(self):
         return "perf/relay.c"
@@ -93,6 +114,9 @@ http {{
   map $http_upgrade $hop {{ default upgrade; "" ""; }}
   server {{
     listen 127.0.0.1:{self.port} backlog=8192;
+    listen 127.0.0.1:{self.tls_port} ssl backlog=8192;
+    ssl_certificate {self.chain}; ssl_certificate_key {self.key};
+    ssl_protocols TLSv1.2 TLSv1.3;
     location / {{
       proxy_pass http://app; proxy_http_version 1.1;
       proxy_set_header Connection $hop; proxy_set_header Upgrade $http_upgrade;
@@ -133,6 +157,7 @@ defaults
   timeout tunnel 1h
 frontend front
   bind 127.0.0.1:{self.port} backlog 8192
+  bind 127.0.0.1:{self.tls_port} ssl crt {self.both} ssl-min-ver TLSv1.2 backlog 8192
   default_backend app
 backend app
   balance roundrobin
@@ -161,6 +186,10 @@ workers = 1
 admin {{ listen = "127.0.0.1:{self.admin}" }}
 access_log {{ path = "off" }}
 listener "front" {{ listen = {{"127.0.0.1:{self.port}"}} }}
+listener "tls" {{
+  listen = {{"127.0.0.1:{self.tls_port}"}}
+  tls {{ certificate "localhost" {{ chain = "{self.chain}"  key = "{self.key}" }} }}
+}}
 upstream "app" {{ {servers} pool {{ warm = {self.warm} idle = {KEEP} }} }}
 route "all" {{ path = "/{{rest...}}" upstream = app }}
 """

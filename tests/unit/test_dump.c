@@ -188,10 +188,15 @@ static void the_reference_shows_options_that_there_are(void **state)
     static const char *const expected[] = {"has all four of", "respond has both",
                                            "route.rewrite uses {id}", "both strip_prefix and",
                                            "admin stands twice"};
-    for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++)
-        if (i >= faults.count || !strstr(faults.list[i].message, expected[i]))
-            fail_msg("expected %s in\n%s", expected[i], said);
-    assert_int_equal(faults.count, sizeof(expected) / sizeof(*expected));
+    size_t at = 0;
+    for (size_t i = 0; i < faults.count; i++) {
+        if (strstr(faults.list[i].message, "cannot read"))
+            continue; /* certificates that it only names */
+        if (at == sizeof(expected) / sizeof(*expected) ||
+            !strstr(faults.list[i].message, expected[at++]))
+            fail_msg("%s in\n%s", faults.list[i].message, said);
+    }
+    assert_int_equal(at, sizeof(expected) / sizeof(*expected));
     free(said);
     free(text);
     conf_faults_done(&faults);
