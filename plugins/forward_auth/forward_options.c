@@ -1,0 +1,285 @@
+#include <stdlib.h>
+
+#include "decision_cache.h"
+
+static const char *const methods[] = {"GET", "HEAD", "same", NULL};
+
+/* OPTIONS(X): X(symbol, type, name, list, required, default, min, max, words, help) */
+#define OPTIONS(X)                                                                             \
+    X(UPSTREAM, TEXT, "upstream", false, true, NULL, 0, 0, NULL,                               \
+      "Who decides: the name of an upstream, or \"http://HOST[:PORT]\".")                      \
+    X(PATH, TEXT, "path", false, false, "/", 0, 0, NULL, "What is asked for there.")           \
+    X(METHOD, WORD, "method", false, false, "GET", 0, 0, methods,                              \
+      "How it is asked for; same: as the client does. Never with a body.")                     \
+    X(REQUEST_HEADERS, TOKEN, "request_headers", true, false, NULL, 0, 0, NULL,                \
+      "Headers of the client that are passed on; Authorization and Cookie when left out, * "   \
+      "is "                                                                                    \
+      "all of them.")                                                                          \
+    X(RESPONSE_HEADERS, TOKEN, "response_headers", true, false, NULL, 0, 0, NULL,              \
+      "Headers of a 2xx that the backend gets. A client's own header of that name never "      \
+      "crosses.")                                                                              \
+    X(CLIENT_HEADERS, TOKEN, "client_headers", true, false, NULL, 0, 0, NULL,                  \
+      "Headers of a 2xx that the client gets, such as Set-Cookie.")                            \
+    X(REFUSAL_HEADERS, TOKEN, "refusal_headers", true, false, NULL, 0, 0, NULL,                \
+      "Headers of a 3xx or 4xx that the client gets; WWW-Authenticate, Location, Set-Cookie, " \
+      "Cache-Control and Retry-After when left out.")                                          \
+    X(CREDENTIAL_HEADER, TOKEN, "credential_header", false, false, NULL, 0, 0, NULL,           \
+      "The header of a 2xx that says who asks, for other plugins and the access log.")         \
+    X(TIMEOUT, TIME, "timeout", false, false, "2s", 1, 60000, NULL,                            \
+      "How long a decision may take; less than deadline.")                                     \
+    X(BODY_BYTES, SIZE, "body_bytes", false, false, "64k", 0, 1048576, NULL,                   \
+      "The largest body of a decision.")                                                       \
+    X(CACHE, TIME, "cache", false, false, "0s", 0, 3600000, NULL,                              \
+      "For how long a 2xx counts for the next requests of the same key; Cache-Control may "    \
+      "shorten it. 0s: for none.")                                                             \
+    X(CACHE_KEY, TEXT, "cache_key", true, false, NULL, 0, 0, NULL,                             \
+      "What a decision hangs on: method, host, path, target, client_ip, header:NAME; when "    \
+      "left out all that is passed on.")                                                       \
+    X(CACHE_ENTRIES, NUMBER, "cache_entries", false, false, "1000", 1, 1000000, NULL,          \
+      "How many decisions each worker remembers.")
+
+enum option {
+#define X(symbol, ...) OPT_##symbol,
+    OPTIONS(X)
+#undef X
+        OPT_COUNT
+};
+_Static_assert(OPT_COUNT == FORWARD_OPTIONS, "the plugin's table has them all");
+
+const struct postern_option forward_options[FORWARD_OPTIONS] = {
+#define X(symbol, t, n, l, r, d, lo, hi, w, h)                                                 \
+    {.name = (n),                                                                              \
+     .type = POSTERN_##t,                                                                      \
+     .list = (l),                                                                              \
+     .required = (r),                                                                          \
+     .default_text = (d),                                                                      \
+     .min = (lo),                                                                              \
+     .max = (hi),                                                                              \
+     .words = (w),                                                                             \
+     .help = (h)},
+    OPTIONS(X)
+#undef X
+};
+
+/* A copy of text that an instance keeps. */
+struct note {
+    struct note *next;
+    char text[];
+};
+
+/* What configure works with. */
+struct reading {
+    struct postern_setup *s;
+    const struct postern_values *values;
+    struct forward_auth *auth;
+    bool failed;
+};
+
+static const struct postern_api *api;
+
+void forward_options_use(const struct postern_api *a)
+{
+    api = a;
+}
+
+#define FAULT(reading, option, i, ...)                                                         \
+    do {                                                                                       \
+        api->fault((reading)->s, option, i, __VA_ARGS__);                                      \
+        (reading)->failed = true;                                                              \
+    } while (0)
+
+static const struct postern_value *one(const struct reading *reading, enum option option)
+{
+    static const struct postern_value nothing;
+    const struct postern_values *values = &reading->values[option];
+
+    return values->count ? &values->list[0] : &nothing;
+}
+
+static struct postern_str keep(struct reading *reading, struct postern_str text)
+{
+    struct note *note = malloc(sizeof(*note) + text.n + 1);
+
+    if (!note) {
+        FAULT(reading, -1, 0, "out of memory");
+        return TEXT("");
+    }
+    if (text.n > 0)
+        memcpy(note->text, text.p, text.n);
+    note->text[text.n] = '\0';
+    note->next = reading->auth->notes;
+    reading->auth->notes = note;
+    return (struct postern_str){note->text, text.n};
+}
+
+static void *keep_array(struct reading *reading, size_t count, size_t size)
+{
+    void *array = calloc(count ? count : 1, size);
+
+    if (!array)
+        FAULT(reading, -1, 0, "out of memory");
+    return array;
+}
+
+/* `preset`: when the option is left out; ended by NULL. */
+static void read_names(struct reading *reading, enum option option, const char *const *preset,
+                       struct names *ret)
+{
+    const struct postern_values *values = &reading->values[option];
+    size_t count = values->count;
+
+    while (!values->count && preset[count])
+        count++;
+    ret->list = keep_array(reading, count, sizeof(*ret->list));
+    for (size_t i = 0; ret->list && i < count; i++) {
+        struct postern_str name = {preset[values->count ? 0 : i], 0};
+
+        name.n = name.p ? strlen(name.p) : 0;
+        ret->list[ret->count++] = keep(reading, values->count ? values->list[i].text : name);
+    }
+}
+
+static void read_headers(struct reading *reading)
+{
+    static const char *const passed[] = {"Authorization", "Cookie", NULL};
+    static const char *const refused[] = {"WWW-Authenticate", "Location",    "Set-Cookie",
+                                          "Cache-Control",    "Retry-After", NULL};
+    static const char *const none[] = {NULL};
+    struct forward_auth *auth = reading->auth;
+
+    read_names(reading, OPT_REQUEST_HEADERS, passed, &auth->request_headers);
+    read_names(reading, OPT_RESPONSE_HEADERS, none, &auth->response_headers);
+    read_names(reading, OPT_CLIENT_HEADERS, none, &auth->client_headers);
+    read_names(reading, OPT_REFUSAL_HEADERS, refused, &auth->refusal_headers);
+    auth->all_headers = names_have(&auth->request_headers, TEXT("*"));
+    if (auth->all_headers && auth->request_headers.count > 1)
+        FAULT(reading, OPT_REQUEST_HEADERS, 0, "\"*\" is all of them; expected it alone");
+}
+
+static bool read_item(struct postern_str text, struct key_item *ret)
+{
+    static const char *const words[] = {"method", "host", "path", "target", "client_ip", NULL};
+
+    for (unsigned i = 0; words[i]; i++) {
+        if (text.n == strlen(words[i]) && memcmp(text.p, words[i], text.n) == 0) {
+            *ret = (struct key_item){(enum key_part)i, {NULL, 0}};
+            return true;
+        }
+    }
+    if (text.n <= 7 || memcmp(text.p, "header:", 7) != 0)
+        return false;
+    *ret = (struct key_item){KEY_HEADER, {text.p + 7, text.n - 7}};
+    return true;
+}
+
+/* Left out: all that who decides gets to know. */
+static void default_key(struct reading *reading)
+{
+    static const enum key_part parts[] = {KEY_METHOD, KEY_HOST, KEY_TARGET, KEY_CLIENT_IP};
+    struct forward_auth *auth = reading->auth;
+
+    if (auth->all_headers && auth->cache_ms > 0)
+        FAULT(reading, OPT_CACHE, 0,
+              "with all headers passed on no two requests would be the same; expected "
+              "request_headers or cache_key");
+    auth->key = keep_array(reading, 4 + auth->request_headers.count, sizeof(*auth->key));
+    for (size_t i = 0; auth->key && i < 4; i++)
+        auth->key[auth->key_count++].part = parts[i];
+    for (size_t i = 0; auth->key && i < auth->request_headers.count; i++)
+        auth->key[auth->key_count++] =
+            (struct key_item){KEY_HEADER, auth->request_headers.list[i]};
+}
+
+static void read_key(struct reading *reading)
+{
+    const struct postern_values *values = &reading->values[OPT_CACHE_KEY];
+    struct forward_auth *auth = reading->auth;
+
+    auth->cache_ms = (uint64_t)one(reading, OPT_CACHE)->number;
+    auth->cache_entries = (size_t)one(reading, OPT_CACHE_ENTRIES)->number;
+    if (!values->count) {
+        default_key(reading);
+        return;
+    }
+    if (!auth->cache_ms)
+        FAULT(reading, OPT_CACHE_KEY, 0, "without cache it would do nothing");
+    auth->key = keep_array(reading, values->count, sizeof(*auth->key));
+    for (size_t i = 0; auth->key && i < values->count; i++) {
+        struct key_item *item = &auth->key[auth->key_count];
+
+        if (!read_item(values->list[i].text, item)) {
+            FAULT(reading, OPT_CACHE_KEY, i,
+                  "expected method, host, path, target, client_ip or header:NAME");
+            continue;
+        }
+        if (item->part == KEY_HEADER)
+            item->header = keep(reading, item->header);
+        auth->key_count++;
+    }
+}
+
+static void read_question(struct reading *reading)
+{
+    struct forward_auth *auth = reading->auth;
+    struct postern_str path = one(reading, OPT_PATH)->text;
+
+    auth->path = keep(reading, path);
+    for (size_t i = 0; i < path.n; i++)
+        if (path.p[0] != '/' || path.p[i] <= ' ' || path.p[i] > '~' || path.p[i] == '#') {
+            FAULT(reading, OPT_PATH, 0,
+                  "expected a path that begins with \"/\", perhaps with a query; no blanks, "
+                  "ASCII");
+            break;
+        }
+    auth->method = (enum asked_method)one(reading, OPT_METHOD)->number;
+    auth->timeout_ms = (uint32_t)one(reading, OPT_TIMEOUT)->number;
+    auth->max_bytes = (size_t)one(reading, OPT_BODY_BYTES)->number;
+    if (reading->values[OPT_CREDENTIAL_HEADER].count)
+        auth->credential_header = keep(reading, one(reading, OPT_CREDENTIAL_HEADER)->text);
+    auth->origin = api->origin(reading->s, OPT_UPSTREAM, 0, one(reading, OPT_UPSTREAM)->text);
+    if (!auth->origin)
+        reading->failed = true; /* reported */
+}
+
+bool forward_configure(struct postern_setup *s, const struct postern_values *values,
+                       void **ret_instance)
+{
+    struct forward_auth *auth = calloc(1, sizeof(*auth));
+    struct reading reading = {s, values, auth, false};
+
+    if (!auth) {
+        api->fault(s, -1, 0, "out of memory");
+        return false;
+    }
+    read_question(&reading);
+    read_headers(&reading);
+    read_key(&reading);
+    auth->failed = api->counter(s, "failed", "Requests that nobody decided about.");
+    if (reading.failed) {
+        forward_discard(auth);
+        return false;
+    }
+    *ret_instance = auth;
+    return true;
+}
+
+void forward_discard(void *instance)
+{
+    struct forward_auth *auth = instance;
+    struct desks *desks = atomic_load(&auth->desks);
+    struct note *next;
+
+    for (unsigned i = 0; desks && i < desks->count; i++)
+        decision_cache_free(desks->caches[i]);
+    free(desks);
+    free(auth->request_headers.list);
+    free(auth->response_headers.list);
+    free(auth->client_headers.list);
+    free(auth->refusal_headers.list);
+    free(auth->key);
+    for (struct note *note = auth->notes; note; note = next) {
+        next = note->next;
+        free(note);
+    }
+    free(auth);
+}
