@@ -1,4 +1,4 @@
-"""Each reason of http/reason.h is explained to users and reached by a scenario test."""
+"""Each reason of http/reason.h and of the plugins is explained to users and reached by a scenario test."""
 
 import re
 
@@ -6,6 +6,8 @@ from tree import exceptions, finish, read, sources
 
 reasons = [name for name in re.findall(r'X\(\w+,\s*\d+,\s*"([^"]*)"', read("gateway/http/reason.h"))
            if name]
+reasons += sorted({name for path in sources("plugins", ends=(".c",))
+                   for name in re.findall(r'\{"([a-z_]+\.[a-z_]+)", "', read(path))})
 documents = {path: read(path) for path in
              [p for p in sources(".", ends=(".md",)) if "/" not in p] +
              sources("config", ends=(".conf",))}
