@@ -69,6 +69,10 @@ void block_unref_last(struct block *block)
 
     assert(block->refs == 0);
     pool->live--;
+    if (block->cap == 0) {
+        pool->give_foreign(block);
+        return;
+    }
     if (*idle >= (is_large ? KEEP_LARGE : KEEP_SMALL)) {
         mem_free(block);
         return;

@@ -19,13 +19,14 @@ struct block {
     struct block_pool *pool;
     struct block *next; /* in the pool's free list */
     uint32_t refs;
-    uint32_t cap; /* bytes of data */
+    uint32_t cap; /* bytes of data; 0: it stands for bytes elsewhere (net/pipe) */
     char data[];
 };
 
 struct block_pool {
     struct block *small, *large;
     unsigned idle_small, idle_large, live;
+    void (*give_foreign)(struct block *block); /* gets those of cap 0 back; NULL: none exist */
 };
 
 /* Bytes in a block, and one reference to it. `block` NULL: memory that outlives the slice's

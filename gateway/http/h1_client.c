@@ -7,6 +7,7 @@
 
 #define INTERIM_MAX 16 /* 1xx in front of one answer */
 #define FIELD_SPARE 8
+#define PIPE_MIN    (64u * 1024) /* left of a body, from which on splice is the cheaper way */
 
 /* What an upstream may send; more is R_UPSTREAM_PROTOCOL. */
 static const struct h1_limits response_limits = {
@@ -234,17 +235,45 @@ static void read_chunked(struct h1_client *client)
     }
 }
 
+/* What is left of a large body need not come to user space, where nobody looks at it. */
+static void pipe_rest(struct h1_client *client)
+{
+    bool large = client->leg.pipes && !client->until_close && client->body_left >= PIPE_MIN;
+    uint64_t left = client->body_left < UINT32_MAX ? client->body_left : UINT32_MAX;
+    stream_pipe(&client->stream, large ? (uint32_t)left : 0);
+}
+
 static void read_plain(struct h1_client *client)
 {
     size_t n = stream_unread(&client->stream).n;
     if (!client->until_close && n > client->body_left)
         n = (size_t)client->body_left;
-    if (!n)
-        return;
     if (!client->until_close)
         client->body_left -= n;
-    if (deliver(client, n) && !client->until_close && !client->body_left)
+    if (n && !deliver(client, n))
+        return;
+    if (n && !client->until_close && !client->body_left)
         complete(client, NULL);
+    else
+        pipe_rest(client);
+}
+
+static void on_piped(struct stream *stream, struct slice slice)
+{
+    struct h1_client *client = client_of_stream(stream);
+    if (client->state != CLIENT_BODY) { /* nobody asks for it any more */
+        slice_drop(&slice);
+        return;
+    }
+    touch(client);
+    client->body_left -= slice.n;
+    client->leg.events->on_body(&client->leg, slice);
+    if (client->state != CLIENT_BODY)
+        return;
+    if (!client->body_left)
+        complete(client, NULL);
+    else if (!stream->piped)
+        pipe_rest(client);
 }
 
 static void read_body(struct h1_client *client)
@@ -359,6 +388,7 @@ static void on_drained(struct stream *stream)
 static const struct stream_ops stream_ops = {
     .on_connected = on_connected,
     .on_read = on_read,
+    .on_piped = on_piped,
     .on_eof = on_eof,
     .on_drained = on_drained,
     .on_pending = on_pending,
@@ -545,6 +575,7 @@ void h1_client_lend(struct h1_client *client)
 {
     client->state = CLIENT_HEAD;
     client->request_ended = client->keep_alive = client->until_close = false;
+    client->leg.pipes = false;
     client->interims = 0;
     client->scan = (struct h1_scan){0};
     client->read_mark = client->stream.read_total;

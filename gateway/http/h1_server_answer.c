@@ -201,6 +201,14 @@ static size_t leg_pending(const struct leg *leg)
         ->stream.pending;
 }
 
+/* Framed by its length, the body passes as it is. */
+static bool leg_takes_pipes(const struct leg *leg)
+{
+    const struct h1_server *server =
+        (const struct h1_server *)((const char *)leg - offsetof(struct h1_server, leg));
+    return !server->stream.tls && !server->chunked_out && !server->head_request;
+}
+
 static void leg_release(struct leg *leg)
 {
     struct h1_server *server = h1_server_of(leg);
@@ -220,5 +228,6 @@ const struct leg_ops h1_server_leg_ops = {
     .tunnel = leg_tunnel,
     .abort = leg_abort,
     .pending = leg_pending,
+    .takes_pipes = leg_takes_pipes,
     .release = leg_release,
 };

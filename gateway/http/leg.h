@@ -73,6 +73,9 @@ struct leg_ops {
     void (*abort)(struct leg *leg);
     /* Bytes given to send_* that the kernel has not taken. */
     size_t (*pending)(const struct leg *leg);
+    /* Down: whether send_body takes pipes (net/pipe) of the answer whose head was sent. NULL:
+     * it never does. */
+    bool (*takes_pipes)(const struct leg *leg);
     /* The exchange is done with a leg whose answer ended well. Down: told after on_sent; if the
      * request's body is still coming the codec drains or closes. Up: the connection can be used
      * again if the request was sent to its end too. The leg calls nothing any more. */
@@ -84,6 +87,7 @@ struct leg {
     const struct leg_events *events; /* NULL: nobody listens */
     void *owner;
     struct arena *arena; /* the exchange's: where heads that arrive are put */
+    bool pipes;          /* up: who listens takes body slices that are pipes (net/pipe) */
 };
 
 #define LEG_HIGH (128u * 1024) /* pending bytes from which a leg is full */

@@ -5,7 +5,9 @@
 #define POSTERN_NET_IO_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -28,8 +30,8 @@ static inline ssize_t io_recv(int fd, char *p, size_t n)
     return got;
 }
 
-/* What `count` pieces hold; as sendmsg. */
-static inline ssize_t io_send(int fd, struct iovec *iov, size_t count)
+/* What `count` pieces hold; as sendmsg. `more`: others follow at once. */
+static inline ssize_t io_send(int fd, struct iovec *iov, size_t count, bool more)
 {
 #ifndef NDEBUG
     size_t first = iov->iov_len;
@@ -41,12 +43,28 @@ static inline ssize_t io_send(int fd, struct iovec *iov, size_t count)
     }
 #endif
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent;
     do
-        sent = count == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
-                          : sendmsg(fd, &msg, MSG_NOSIGNAL);
+        sent = count == 1 ? send(fd, iov->iov_base, iov->iov_len, flags)
+                          : sendmsg(fd, &msg, flags);
     while (sent < 0 && errno == EINTR);
     return sent;
+}
+
+/* From a socket into a pipe, or from a pipe into a socket; as read and write. */
+static inline ssize_t io_splice(int from, int to, size_t n, bool more)
+{
+#ifndef NDEBUG
+    if (!io_fault(&n))
+        return -1;
+#endif
+    unsigned flags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0);
+    ssize_t moved;
+    do
+        moved = splice(from, NULL, to, NULL, n, flags);
+    while (moved < 0 && errno == EINTR);
+    return moved;
 }
 
 #endif

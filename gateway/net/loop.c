@@ -89,6 +89,7 @@ int loop_init(struct loop *loop)
     }
     loop->now = clock_ns();
     block_pool_init(&loop->blocks);
+    pipe_pool_init(&loop->pipes, &loop->blocks);
     slab_init(&loop->chunks, ARENA_CHUNK, 256);
     slab_init(&loop->segs, sizeof(struct seg), 1024);
     wheel_init(&loop->wheel, loop->now);
@@ -122,6 +123,7 @@ void loop_done(struct loop *loop)
     slab_done(&loop->segs);
     slab_done(&loop->chunks);
     block_pool_done(&loop->blocks);
+    pipe_pool_done(&loop->pipes);
 }
 
 void loop_run(struct loop *loop)

@@ -15,6 +15,7 @@
 #include "base/block.h"
 #include "base/clock.h"
 #include "net/deadline.h"
+#include "net/pipe.h"
 
 struct loop;
 
@@ -45,6 +46,7 @@ struct loop {
     struct event_base *base;
     uint64_t now; /* ns, monotonic; refreshed at every callback */
     struct block_pool blocks;
+    struct pipe_pool pipes;
     struct slab chunks; /* ARENA_CHUNK bytes each */
     struct slab segs;   /* net/stream's */
     struct wheel wheel;

@@ -110,10 +110,39 @@ static bool read_once(struct stream *s)
     return (uint32_t)n == room;
 }
 
+/* One read that does not look. True: there may be more at once. */
+static bool pipe_once(struct stream *s)
+{
+    struct slice slice;
+    uint32_t wanted = s->piped;
+    ssize_t n = pipe_fill(&s->loop->pipes, &s->loop->blocks, s->fd, wanted, &slice);
+    if (n < 0 && errno == ENOBUFS) {
+        s->piped = 0;
+        return true;
+    }
+    if (n < 0) {
+        if (errno != EAGAIN)
+            stream_fail(s, errno);
+        return false;
+    }
+    if (n == 0) {
+        s->eof = true;
+        stream_stop_reading(s);
+        s->ops->on_eof(s);
+        return false;
+    }
+    s->piped -= (uint32_t)n;
+    s->read_total += (uint64_t)n;
+    s->ops->on_piped(s, slice);
+    return (uint32_t)n == wanted || (size_t)n >= PIPE_BYTES / 2;
+}
+
 static void read_more(struct stream *s)
 {
     for (int round = 0; round < READ_ROUNDS; round++) {
-        if (s->fd < 0 || s->paused || s->err || s->eof || !read_once(s))
+        if (s->fd < 0 || s->paused || s->err || s->eof)
+            break;
+        if (!(s->piped && s->r == s->w ? pipe_once(s) : read_once(s)))
             break;
         if (round + 1 < READ_ROUNDS)
             loop_leave(s->loop); /* pass it on while it is in the cache */
@@ -289,7 +318,7 @@ void stream_write(struct stream *s, const char *p, size_t n)
 
 void stream_write_slice(struct stream *s, struct slice slice)
 {
-    if (slice.n <= COPY_MAX) {
+    if (slice.n <= COPY_MAX && !pipe_is(slice.block)) {
         stream_write(s, slice.p, slice.n);
         slice_drop(&slice);
     } else if (s->fd < 0 || s->err || s->no_memory) {
@@ -351,6 +380,26 @@ void stream_written_all(struct stream *s, bool some)
         s->ops->on_drained(s);
 }
 
+/* As write, of the first segments that can go together: *ret_bytes is what they hold. */
+static ssize_t write_once(struct stream *s, size_t *ret_bytes)
+{
+    struct seg *seg = s->first;
+    assert(seg); /* what is pending stands in segments */
+    if (pipe_is(seg->block)) {
+        *ret_bytes = seg->n;
+        return pipe_drain(seg->block, s->fd, seg->n, seg->next != NULL);
+    }
+    struct iovec iov[WRITE_SEGS];
+    size_t count = 0;
+    for (; seg && count < WRITE_SEGS && !pipe_is(seg->block); seg = seg->next) {
+        /* sendmsg only reads, but its iovec is also recvmsg's and not const. */
+        memcpy(&iov[count].iov_base, &seg->p, sizeof(seg->p));
+        iov[count++].iov_len = seg->n;
+        *ret_bytes += seg->n;
+    }
+    return io_send(s->fd, iov, count, seg != NULL);
+}
+
 static void write_more(struct stream *s)
 {
     if (s->tls) {
@@ -359,16 +408,8 @@ static void write_more(struct stream *s)
     }
     size_t before = s->pending;
     while (s->pending) {
-        struct iovec iov[WRITE_SEGS];
-        size_t count = 0, bytes = 0;
-        for (struct seg *seg = s->first; seg && count < WRITE_SEGS; seg = seg->next) {
-            /* sendmsg only reads, but its iovec is also recvmsg's and not const. */
-            memcpy(&iov[count].iov_base, &seg->p, sizeof(seg->p));
-            iov[count++].iov_len = seg->n;
-            bytes += seg->n;
-        }
-        assert(count); /* what is pending stands in segments */
-        ssize_t n = io_send(s->fd, iov, count);
+        size_t bytes = 0;
+        ssize_t n = write_once(s, &bytes);
         if (n < 0 && errno != EAGAIN) {
             int err = errno;
             stream_drop_out(s);

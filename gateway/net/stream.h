@@ -34,6 +34,9 @@ struct stream_ops {
     /* There are unread bytes. What is left unread is offered again with the next ones, or
      * after stream_resume. */
     void (*on_read)(struct stream *stream);
+    /* Bytes that stream_pipe asked for: a pipe (net/pipe), which cannot be looked into. The
+     * owner's, with its reference. NULL where nobody asks. */
+    void (*on_piped)(struct stream *stream, struct slice slice);
     /* The peer sends no more (its FIN). Told once, behind the last on_read. */
     void (*on_eof)(struct stream *stream);
     /* Everything written has been taken by the kernel. */
@@ -58,6 +61,7 @@ struct stream {
     struct seg *first, **last;
     struct block *tail; /* where small pieces are copied; its last seg grows */
     uint32_t tail_used;
+    uint32_t piped; /* bytes still to come through pipes */
     size_t pending; /* bytes in segs, and sealed ones */
     uint64_t read_total, written_total;
     struct task flush, deliver;
@@ -90,6 +94,13 @@ static inline struct str stream_unread(const struct stream *stream)
 void stream_skip(struct stream *stream, size_t n); /* n unread bytes are used up */
 /* As skip, and the bytes stay alive with the slice. */
 struct slice stream_take(struct stream *stream, size_t n);
+/* The next `n` bytes behind the unread ones need not be seen: they come as pipes, as far as
+ * there are any to be had, else as ever. Not with TLS. */
+static inline void stream_pipe(struct stream *stream, uint32_t n)
+{
+    if (!stream->tls)
+        stream->piped = n;
+}
 /* Nothing is read and on_read is not called until stream_resume, which offers what is unread
  * later in the same turn. */
 void stream_pause(struct stream *stream);

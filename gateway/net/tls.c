@@ -350,7 +350,7 @@ ssize_t tls_flush(struct tls *tls)
     if (!tls->out)
         return 0;
     struct iovec iov = {tls->out->data + tls->out_r, tls->out_w - tls->out_r};
-    ssize_t sent = iov.iov_len ? io_send(tls->fd, &iov, 1) : 0;
+    ssize_t sent = iov.iov_len ? io_send(tls->fd, &iov, 1, false) : 0;
     if (sent < 0) {
         if (errno != EAGAIN)
             tls->io_err = errno;

@@ -389,6 +389,14 @@ static bool retry_status(struct exchange *ex, struct head *head)
     return true;
 }
 
+/* Whether nobody between the two sockets needs to see the answer's body. */
+static bool takes_pipes(const struct exchange *ex)
+{
+    const struct leg *down = ex->down;
+    return down->ops->takes_pipes && down->ops->takes_pipes(down) &&
+           !(ex->plugged && ex->plugged->filters_response);
+}
+
 void exchange_answer(struct exchange *ex, struct head *head)
 {
     enum reason reason = forward_response(ex, head);
@@ -401,6 +409,8 @@ void exchange_answer(struct exchange *ex, struct head *head)
     flow_drop(&ex->request);
     deadline_off(&ex->try_due);
     ex->down->ops->send_head(ex->down, head);
+    if (ex->up)
+        ex->up->pipes = takes_pipes(ex);
 }
 
 static void on_head(struct leg *leg, struct head *head)

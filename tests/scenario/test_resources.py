@@ -137,6 +137,48 @@ def test_a_request_costs_two_reads_and_two_writes(gateway, backend, tmp_path, co
     assert sum(name in other for name in worker) / count <= 0.1, other
 
 
+@pytest.mark.undisturbed
+def test_a_large_body_stays_in_the_kernel(gateway, backend, tmp_path):
+    reason = may_trace()
+    if reason:
+        pytest.skip(reason)
+    size = 8 << 20
+    body = os.urandom(size)
+    gw = gateway(app=backend(answer=lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (size, body)))
+    trace = tmp_path / "trace"
+    strace = subprocess.Popen(["strace", "-f", "-e", "trace=splice", "-p", str(gw.proc.pid), "-o", str(trace)],
+                              stderr=subprocess.PIPE)
+    try:
+        until(lambda: all(
+            not re.search(r"TracerPid:\t0$", open(f"/proc/{gw.proc.pid}/task/{task}/status").read(), re.M)
+            for task in os.listdir(f"/proc/{gw.proc.pid}/task")), "strace is attached to every thread")
+        assert gw.get().body == body
+    finally:
+        strace.send_signal(2)
+        strace.wait(20)
+        strace.stderr.close()
+    moved = sum(int(n) for n in re.findall(r"splice\(.* = (\d+)$", trace.read_text(), re.M))
+    assert 2 * size * 0.9 <= moved <= 2 * size, moved  # into pipes and out again
+    assert gw.wait_log(status=200)[0]["bytes_out"] == size
+
+
+def test_pipes_of_bodies_that_break_off_are_not_leaked(gateway, backend):
+    size = 8 << 20
+    gw = gateway(app=backend(answer=lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (
+        size, b"x" * size)))
+    assert len(gw.get().body) == size
+    until(lambda: gw.metric("postern_downstream_connections") == 0, "closed")
+    before = gw.descriptors()
+    for _ in range(20):
+        client = gw.client()
+        client.send(GET)
+        client.sock.recv(1000)
+        client.reset()
+    until(lambda: gw.metric("postern_downstream_connections") == 0, "closed")
+    until(lambda: gw.descriptors() <= before, "as many as before")
+    assert len(gw.get().body) == size
+
+
 def test_a_full_disk_under_the_log_stops_nothing(gateway, backend):
     gw = gateway('access_log { path = "/dev/full" }\n' + ONE, app=backend())
     client = gw.client()
