@@ -60,6 +60,7 @@ void exchange_finish(struct exchange *ex)
     flow_drop(&ex->request);
     deadline_end(&ex->cx->loop->wheel, &ex->total);
     deadline_end(&ex->cx->loop->wheel, &ex->try_due);
+    deadline_end(&ex->cx->loop->wheel, &ex->hop_due);
     if (ex->down)
         ex->down->ops->release(ex->down);
     arena_done(&ex->arena);
@@ -364,6 +365,7 @@ bool exchange_begin(struct context *cx, struct view *view, struct leg *leg,
     flow_init(&ex->request, leg, true);
     ex->total.on_due = on_total_due;
     ex->try_due.on_due = exchange_try_due;
+    ex->hop_due.on_due = exchange_hop_due;
     leg->events = &down_events;
     leg->owner = ex;
     leg->arena = &ex->arena;

@@ -80,7 +80,7 @@ struct exchange {
     bool request_edited; /* hop fields are gone, ours are in: done once */
     bool reused;
     struct spare *spare; /* an answer that was not good enough; NULL: none */
-    struct deadline total, try_due;
+    struct deadline total, try_due, hop_due;
 
     /* what the log and the metrics will say */
     struct str req_id, trace_id, log_target_path, log_query, log_method;
@@ -108,8 +108,9 @@ void exchange_route(struct exchange *ex);
 void exchange_go(struct exchange *ex);
 /* Chooses a server and asks for a connection (exchange_up.c). */
 void exchange_choose(struct exchange *ex);
-/* Its try_due has come. */
+/* Its try_due, its hop_due has come. */
 void exchange_try_due(struct deadline *deadline);
+void exchange_hop_due(struct deadline *deadline);
 /* Its time is up: notes whether that speaks against its server. */
 void exchange_out_of_time(const struct exchange *ex);
 /* Lets go of the upstream side in whatever state it is. */

@@ -10,6 +10,7 @@
 #include "proxy/sticky.h"
 #include "up/outlier.h"
 
+#define HOP_MS      250            /* RFC 8305 5: the delay between two addresses of a name */
 #define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
 #define RETRY_HALF  (5 * NS_PER_S) /* half of the budget's window */
 #define STALE_AFTER                                                                            \
@@ -179,6 +180,7 @@ static void take(struct exchange *ex, struct h1_client *client)
     ex->sent_at = ex->cx->loop->now;
     ex->waited += ex->sent_at - ex->wait_from;
     exchange_to(ex, EX_SEND);
+    deadline_off(&ex->hop_due);
     if (!ex->request_edited) {
         enum reason reason = forward_request(ex);
         ex->request_edited = true;
@@ -243,6 +245,36 @@ static void ask(struct exchange *ex, int server)
     }
     if (client)
         take(ex, client);
+    else if (ex->cluster->servers[server].siblings)
+        loop_deadline(ex->cx->loop, &ex->hop_due, HOP_MS);
+}
+
+/* Another address of the same name, not tried and not known to be out; -1: there is none. */
+static int sibling_of(const struct exchange *ex, int server)
+{
+    const struct server *servers = ex->cluster->servers;
+    for (uint32_t i = 0; i < ex->cluster->count; i++)
+        if ((int)i != server && servers[i].from == servers[server].from &&
+            !tried_has(&ex->tried, i) && !is_out(ex, (int)i))
+            return (int)i;
+    return -1;
+}
+
+/* Connecting takes long: one family of a name's addresses may be dead, and another alive. The
+ * connection that is on its way may still be somebody's, or its failure a lesson. */
+void exchange_hop_due(struct deadline *deadline)
+{
+    struct exchange *ex =
+        (struct exchange *)((char *)deadline - offsetof(struct exchange, hop_due));
+    if (ex->state != EX_CONNECT || pool_is_busy(ex->fleet->pools[ex->server]))
+        return;
+    tried_add(&ex->tried, (unsigned)ex->server);
+    int server = sibling_of(ex, ex->server);
+    if (server < 0)
+        return;
+    exchange_drop_up(ex);
+    ex->waited += ex->cx->loop->now - ex->wait_from;
+    ask(ex, server);
 }
 
 /* ---- once more ---- */

@@ -158,6 +158,14 @@ static bool add_servers(struct cluster *cluster, const struct cluster_server *se
     return all;
 }
 
+static void find_siblings(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->count; i++)
+        for (uint32_t k = 0; k < cluster->count && !cluster->servers[i].siblings; k++)
+            cluster->servers[i].siblings =
+                k != i && cluster->servers[k].from == cluster->servers[i].from;
+}
+
 /* The same address, if possible of the same server of the upstream; each is taken once. */
 static struct vitals *inherit(const struct cluster *before, const struct server *server,
                               bool taken[CLUSTER_SERVERS])
@@ -225,6 +233,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     for (uint32_t i = 0; i < cluster->primaries; i++)
         cluster->weight += cluster->servers[i].weight;
     all &= add_servers(cluster, servers, count, true);
+    find_siblings(cluster);
     if (!all || !add_vitals(cluster, spec->before ? spec->before : spec->kin) ||
         !expand(cluster->servers, 0, cluster->primaries, &cluster->order,
                 &cluster->order_len) ||

@@ -4,6 +4,7 @@ import collections
 import itertools
 import random
 import signal
+import socket
 import threading
 import time
 
@@ -207,6 +208,54 @@ def test_ipv6_and_ipv4_of_one_name(gateway, dns, opened):
     gw = gateway(config(six.port), dns=dns)
     client = gw.client()
     assert collections.Counter(client.get().body for _ in range(10)) == {b"four": 5, b"six": 5}
+
+
+@pytest.fixture
+def silent(opened):
+    """silent(host, port): an address that answers no connect at all, its queue being full."""
+    def make(host, port):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        full = socket.socket(family)
+        full.bind((host, port))
+        full.listen(0)
+        opened.append(full)
+        for _ in range(4):
+            filler = socket.socket(family)
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+            opened.append(filler)
+
+    return make
+
+
+def test_a_silent_address_costs_a_moment_and_no_request(gateway, dns, servers, silent):
+    """Not the time to connect, which would be longer than this test waits."""
+    made, port = servers(1)
+    dead = f"127.63.{own_host().split('.', 2)[2]}"
+    silent(dead, port)
+    dns.say(NAME, [dead, *made])
+    gw = gateway(config(port, "timeouts { connect = 60s } retry { attempts = 0 }"), dns=dns)
+    client = gw.client()
+    for _ in range(6):
+        assert client.get().status == 200
+    lines = gw.wait_log(6)
+    assert all(line["server"].startswith(next(iter(made))) for line in lines)
+    assert {line["attempts"] for line in lines} == {1, 2}
+    assert gw.metric("postern_upstream_retries_total", upstream="app") == 0, "it is no retry"
+
+
+def test_a_dead_family_costs_a_moment_and_no_request(gateway, dns, opened, silent):
+    try:
+        four = backends.Backend(own_host(), "four")
+        opened.append(four)
+        silent("::1", four.port)
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    dns.say(NAME, ["::1", own_host()])
+    gw = gateway(config(four.port, "timeouts { connect = 60s } retry { attempts = 0 }"), dns=dns)
+    for _ in range(4):
+        assert gw.get(method="POST", body=b"once").body == b"four"
+    assert four.count == 4
 
 
 def test_an_address_without_a_route_fails_no_request(gateway, dns, servers):
