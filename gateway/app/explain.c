@@ -128,9 +128,25 @@ static bool fits(const struct conf_listener *listener, const struct question *qu
            (!question->has_scheme || question->tls == (listener->tls != NULL));
 }
 
-static void print_listener(const struct conf_listener *listener, size_t index,
-                           const struct router *router, const struct question *question)
+/* Plugins see requests that no route takes, too. */
+static void print_plugins(const struct conf *conf, const struct conf_listener *listener,
+                          size_t index, struct str path, const struct router *router,
+                          const struct question *question)
 {
+    static struct route_match match;
+    router_find(router, index, question->host, path, question->method, &question->head, &match);
+    const struct phases *phases = conf_phases(conf, listener, match.route);
+    for (unsigned i = 0; phases && i < phases->count; i++) {
+        const struct instance *instance = phases->instances[i];
+        printf("    plugin %s of %s\n", instance->plugin->def.name,
+               instance->place[0] ? instance->place : "the top level");
+    }
+}
+
+static void print_listener(const struct conf *conf, size_t index, const struct router *router,
+                           const struct question *question)
+{
+    const struct conf_listener *listener = &conf->listeners[index];
     struct str path = question->path;
     unsigned class = 0;
     size_t offset = 0;
@@ -144,9 +160,11 @@ static void print_listener(const struct conf_listener *listener, size_t index,
     else if (err)
         printf("  refused with 400 %s: the path has %s at byte %zu\n",
                reason_texts[R_BAD_PATH].name, path_class_text(class), offset);
-    else
+    else {
         router_explain(router, index, question->host, path, question->method, &question->head,
                        stdout);
+        print_plugins(conf, listener, index, path, router, question);
+    }
 }
 
 static void print(const struct conf *conf, const struct router *router,
@@ -164,7 +182,7 @@ static void print(const struct conf *conf, const struct router *router,
     for (size_t i = 0; i < conf->listener_count; i++) {
         if (some && !fits(&conf->listeners[i], question))
             continue;
-        print_listener(&conf->listeners[i], i, router, question);
+        print_listener(conf, i, router, question);
     }
 }
 

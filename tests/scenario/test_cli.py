@@ -177,6 +177,17 @@ def test_explain_conditions_and_splits(conf):
     assert run("-c", path, "--explain", "GET /\nno field")[0] == 2
 
 
+def test_explain_names_the_plugins(conf):
+    path = conf('rate_limit { rate = "10/s" }\n'
+                'listener "http" { listen = {"127.0.0.1:18080"} }\n'
+                'route "mine" { path = "/mine" respond { } cors { origins = {"*"} } }\n'
+                'route "off" { path = "/off" respond { } rate_limit { enabled = false } }\n')
+    text = run("-c", path, "--explain", "GET http://h/mine")[1]
+    assert text.index("plugin cors of route mine") < text.index("plugin rate_limit of the top level"), text
+    assert "    plugin " not in run("-c", path, "--explain", "GET http://h/off")[1]
+    assert "plugin rate_limit" in run("-c", path, "--explain", "GET http://h/none")[1]
+
+
 def test_explain_takes_each_listeners_own_paths(conf):
     path = conf('listener "strict" { listen = {"127.0.0.1:18080"} paths { double_slash = refuse } }\n'
                 'listener "merging" { listen = {"127.0.0.1:18081"} paths { double_slash = merge } }\n'
