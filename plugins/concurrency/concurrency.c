@@ -80,7 +80,7 @@ static struct slots *table_of(struct postern_setup *s, const struct limit_by *by
     struct postern_str place = api->place(s);
     char text[512], *name;
     limit_by_name(by, text, sizeof(text));
-    if (asprintf(&name, "%.*s|%s|%zu", (int)place.n, place.p, text, keys) < 0)
+    if (asprintf(&name, "%zu|%.*s|%s", keys, (int)place.n, place.p, text) < 0)
         return NULL;
     struct slots *table = api->shared(s, name, make_table, &keys, free_table);
     free(name);

@@ -78,25 +78,32 @@ struct lease *leases_find(struct leases *leases, uint64_t hash, uint64_t now)
     return room;
 }
 
-/* `unused` is paid for already and still to be had. */
+/* A verdict that was passed already, in numbers. `unused` is paid for and still to be had. Who
+ * is refused is not told that something is left: it is, for others, or once `wait` is over. */
 static void judge(const struct gcra *gcra, uint64_t ahead[GCRA_MAX], uint32_t unused,
-                  bool allowed, struct gcra_verdict *ret)
+                  bool allowed, uint64_t wait, struct gcra_verdict *ret)
 {
     for (unsigned i = 0; i < gcra->count; i++)
         ahead[i] -= least(ahead[i], unused * gcra->windows[i].take);
     gcra_judge(gcra, ahead, ret);
     ret->allowed = allowed;
-    if (allowed)
+    if (allowed) {
         ret->wait = 0;
+    } else if (ret->wait < wait) {
+        const struct gcra_window *w = &gcra->windows[ret->met];
+        ret->wait = wait;
+        ret->ahead[ret->met] = wait + w->tolerance - w->take;
+    }
 }
 
 static void judge_now(const struct gcra *gcra, const struct lease *lease, uint64_t now,
                       bool allowed, struct gcra_verdict *ret)
 {
     uint64_t ahead[GCRA_MAX] = {0}, time = gcra_time(now);
+    uint64_t wait = allowed ? 0 : gcra_time(lease->refuse_until - now);
     for (unsigned i = 0; i < gcra->count; i++)
         ahead[i] = lease->tats[i] > time ? lease->tats[i] - time : 0;
-    judge(gcra, ahead, allowed ? lease->left : 0, allowed, ret);
+    judge(gcra, ahead, allowed ? lease->left : 0, allowed, wait, ret);
 }
 
 enum lease_says lease_say(const struct leases *leases, struct lease *lease, uint64_t now,
@@ -112,8 +119,6 @@ enum lease_says lease_say(const struct leases *leases, struct lease *lease, uint
     lease->left = 0;
     if (now < lease->refuse_until) {
         judge_now(leases->gcra, lease, now, false, ret);
-        uint64_t wait = gcra_time(lease->refuse_until - now);
-        ret->wait = ret->wait > wait ? ret->wait : wait;
         return LEASE_REFUSES;
     }
     return lease->trip ? LEASE_JOIN : LEASE_ASK;
@@ -152,7 +157,6 @@ void lease_verdict(const struct gcra *gcra, const struct lease_reply *reply, boo
     uint64_t ahead[GCRA_MAX] = {0};
     for (unsigned i = 0; i < gcra->count; i++)
         ahead[i] = gcra_time(reply->ahead_us[i] * 1000);
-    judge(gcra, ahead, allowed ? left : 0, allowed, ret);
-    if (!allowed && ret->wait == 0)
-        ret->wait = reply->wait_us ? gcra_time(reply->wait_us * 1000) : 1;
+    uint64_t wait = reply->wait_us ? gcra_time(reply->wait_us * 1000) : 1;
+    judge(gcra, ahead, allowed ? left : 0, allowed, wait, ret);
 }

@@ -188,7 +188,10 @@ static struct slots *table_of(struct postern_setup *s, const struct rate_limit *
         rates[n++] = i + 1 < l->gcra.count ? ',' : '\0';
     }
     char *name;
-    if (asprintf(&name, "%.*s|%s|%s|%zu", (int)place.n, place.p, rates, by, keys) < 0)
+    /* What the table's shape depends on stands first: no name of a place can be taken for it.
+     */
+    if (asprintf(&name, "%u|%zu|%.*s|%s|%s", l->gcra.count, keys, (int)place.n, place.p, rates,
+                 by) < 0)
         return NULL;
     struct slots *table = rate_api->shared(s, name, make_table, &size, free_table);
     free(name);

@@ -491,6 +491,14 @@ static void set_script(struct rate_redis *redis)
     }
 }
 
+/* Without `redis` nobody is told a password. */
+static bool is_alone(struct postern_setup *s, const struct postern_values *values)
+{
+    if (values[RATE_O_REDIS_PASSWORD].count)
+        rate_api->fault(s, RATE_O_REDIS_PASSWORD, 0, "redis_password needs a redis");
+    return !values[RATE_O_REDIS_PASSWORD].count;
+}
+
 bool rate_redis_read(struct postern_setup *s, const struct postern_values *values,
                      const struct rate_limit *l, struct rate_redis **ret)
 {
@@ -508,7 +516,7 @@ bool rate_redis_read(struct postern_setup *s, const struct postern_values *value
         return false;
     }
     if (!where)
-        return true;
+        return is_alone(s, values);
     if (!read_address(s, where, host, &address))
         return false;
     struct rate_redis *redis = calloc(1, sizeof(*redis));

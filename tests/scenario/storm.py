@@ -9,7 +9,8 @@ STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
 class Storm:
-    """`count` connections to each of the addresses; each keeps `depth` requests on the way."""
+    """`count` connections to each of the addresses; each keeps `depth` requests on the way.
+    `began` is before the first request was sent, `first` after the first answer came."""
 
     def __init__(self, addresses, count, target="/", fields=(), depth=8):
         lines = [f"GET {target} HTTP/1.1", "Host: storm"]
@@ -17,6 +18,7 @@ class Storm:
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode()
         self.depth = depth
         self.statuses = {}
+        self.began = self.first = None
         self.poll = select.epoll()
         self.socks, self.tails, self.left = {}, {}, {}
         for address in addresses:
@@ -42,7 +44,7 @@ class Storm:
 
     def run(self, seconds):
         """Asks for so long, waits for all answers, and gives the time that all of it took."""
-        begin = time.monotonic()
+        begin = self.began = time.monotonic()
         for fd, sock in self.socks.items():
             sock.send(self.request * self.depth)
             self.left[fd] = self.depth
@@ -50,6 +52,7 @@ class Storm:
         while open_ones:
             events = self.poll.poll(15)
             assert events, "no answer came"
+            self.first = self.first or time.monotonic()
             ends = time.monotonic() - begin >= seconds
             for fd, _ in events:
                 self.left[fd] -= self._read(fd)
@@ -64,3 +67,19 @@ class Storm:
         for sock in self.socks.values():
             sock.close()
         self.poll.close()
+
+    def check(self, rate, burst, client, slack):
+        """What was let through and what is left are burst + rate * time, whatever else the machine
+        does, as long as there were always more than the rate; `slack` is a share. Gives the number
+        of requests that were asked for in all."""
+        assert set(self.statuses) == {200, 429}, self.statuses
+        before = time.monotonic()
+        answer = client.get()
+        after = time.monotonic()
+        left = int(re.search(r";r=(\d+)", answer.get("RateLimit"))[1])
+        seen = self.statuses[200] + (answer.status == 200) + left
+        least = burst + rate * (before - self.first)
+        most = burst + rate * (after - self.began)
+        assert least * (1 - slack) - 1 <= seen <= most * (1 + slack) + 1, \
+            (self.statuses, left, least, most)
+        return sum(self.statuses.values())

@@ -175,8 +175,8 @@ def test_a_busy_key_does_not_cost_a_trip_each(gateway, redis, opened):
 
 @pytest.mark.parametrize("burst", ["", "burst = 1000"])
 def test_two_gateways_let_through_what_the_rate_says(gateway, redis, opened, burst):
-    """Never more than burst + rate * time, and with a burst that makes up for any pause, 2 % less
-    at most."""
+    """Never more than burst + rate * time; and with a burst that makes up for any pause, 2 % less
+    at most, for what workers have paid for and not used yet."""
     server = redis()
     both = [gateway(conf(f'rate = "1000/s"  by = route  {burst}', 2), redis=server)
             for _ in range(2)]
@@ -184,11 +184,9 @@ def test_two_gateways_let_through_what_the_rate_says(gateway, redis, opened, bur
     opened.append(storm)
     took = storm.run(4)
     assert sum(counted(g, "without_redis") for g in both) == 0, both[0].stderr + both[1].stderr
-    allowed, at_once = storm.statuses[200], 1000 if burst else 10
-    assert storm.statuses[429] > 0, "asked too slowly to meet the limit"
-    assert allowed <= at_once + 1000 * (took + 0.01) + 1, (storm.statuses, took)
     if burst:
-        assert allowed >= 0.98 * (at_once + 1000 * took), (storm.statuses, took)
+        storm.check(1000, 1000, both[0].client(), 0.02)
+    assert storm.statuses[200] <= (1000 if burst else 10) + 1000 * (took + 0.01) + 1
     trips = sum(counted(g, "redis_trips") for g in both)
     assert trips < sum(storm.statuses.values()), (trips, storm.statuses)
 
@@ -367,6 +365,7 @@ FAULTS = [
     ('redis = "127.0.0.1:6379"  redis_down = wait', "redis_down"),
     ('redis = "127.0.0.1:6379"  redis_user = me', "redis_user needs a redis_password"),
     ('redis = "127.0.0.1:6379"  redis_timeout = 0ms', "redis_timeout"),
+    ('redis_password = x', "redis_password needs a redis"),
 ]
 
 

@@ -111,6 +111,10 @@ static void a_refusal_is_remembered(void **state)
     assert_int_equal(lease_say(leases, lease, S, &v), LEASE_REFUSES);
     assert_false(v.allowed);
     assert_true(v.wait == gcra_time(5 * MS)); /* some may gather first */
+    assert_int_equal(gcra_left(&g.windows[0], v.ahead[0]), 0);
+    assert_true(gcra_more(&g.windows[0], v.ahead[0]) == v.wait);
+    assert_int_equal(lease_say(leases, lease, S + 4 * MS, &v), LEASE_REFUSES);
+    assert_int_equal(gcra_left(&g.windows[0], v.ahead[0]), 0); /* though four have gathered */
     assert_int_equal(say(leases, lease, S + 5 * MS - 1), LEASE_REFUSES);
     assert_int_equal(say(leases, lease, S + 5 * MS), LEASE_ASK);
     r = reply(1, 0, 3600000000);
