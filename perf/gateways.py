@@ -1,9 +1,13 @@
 """The gateways under measurement, configured alike: one worker, no access log, upstream
 connections kept open (at most KEEP unused for each server), X-Forwarded-For added, bodies
-passed on as they come."""
+passed on as they come.
+
+With `limits` there are two more paths: /limited counts each request by the client's address, and
+/keyed?key=KEY finds out who asks and counts by that; limits are so high that nothing meets them."""
 import getpass
 import grp
 import http.client
+import json
 import os
 import subprocess
 import tempfile
@@ -12,6 +16,9 @@ from rig import Trouble, first_line, free_port, is_listening, read, tree, wait_f
 
 KEEP = 128 # unused upstream connections a gateway may keep
 NAMES = ["postern", "nginx", "haproxy", "relay"]
+KEY = "0123456789abcdef0123456789abcdef"
+LIMITED, KEYED = "/limited", f"/keyed?key={KEY}"
+RATE = 1000000 # requests a second
 
 
 def certificate(folder):
@@ -34,6 +41,7 @@ class Gateway:
     tls_port = None    # none: it has no TLS
     start_seconds = 10
     speaks_tls = True
+    limits = False     # it has /limited and /keyed
 
     def __init__(self, rig, backends):
         self.rig, self.backends = rig, backends
@@ -97,6 +105,22 @@ class Nginx(Gateway):
         user = f"user {getpass.getuser()} {grp.getgrgid(os.getgid()).gr_name};"
         temp = " ".join(f"{k}_temp_path {self.dir}/{k};" for k in
                         ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        proxy = """
+      proxy_pass http://app; proxy_http_version 1.1;
+      proxy_set_header Connection $hop; proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Host $host;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"""
+        zones = places = ""
+        if self.limits:
+            zones = f"""
+  map $arg_key $consumer {{ default ""; "{KEY}" alice; }}
+  limit_req_zone $binary_remote_addr zone=addresses:10m rate={RATE}r/s;
+  limit_req_zone $consumer zone=consumers:10m rate={RATE}r/s;"""
+            places = f"""
+    location = /limited {{ limit_req zone=addresses burst={RATE // 100} nodelay; {proxy} }}
+    location = /keyed {{
+      if ($consumer = "") {{ return 401; }}
+      limit_req zone=consumers burst={RATE // 100} nodelay; {proxy} }}"""
         self.write("nginx.conf", f"""
 daemon off;
 master_process {'off' if self.single else 'on'};
@@ -112,17 +136,14 @@ http {{
   proxy_max_temp_file_size 0; client_max_body_size 16m;
   upstream app {{ {servers} keepalive {KEEP}; keepalive_requests 100000000; }}
   map $http_upgrade $hop {{ default upgrade; "" ""; }}
+  {zones}
   server {{
     listen 127.0.0.1:{self.port} backlog=8192;
     listen 127.0.0.1:{self.tls_port} ssl backlog=8192;
     ssl_certificate {self.chain}; ssl_certificate_key {self.key};
     ssl_protocols TLSv1.2 TLSv1.3;
-    location / {{
-      proxy_pass http://app; proxy_http_version 1.1;
-      proxy_set_header Connection $hop; proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Host $host;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-    }}
+    location / {{ {proxy} }}
+    {places}
   }}
 }}
 """)
@@ -141,6 +162,21 @@ class Haproxy(Gateway):
     def write_config(self):
         servers = "\n  ".join(f"server s{i} 127.0.0.1:{p} pool-max-conn {KEEP}"
                               for i, p in enumerate(self.backends))
+        limits = tables = ""
+        if self.limits:
+            limits = f"""
+  acl limited path /limited
+  acl keyed path /keyed
+  http-request deny deny_status 401 if keyed !{{ url_param(key) -m str {KEY} }}
+  http-request track-sc0 src table addresses if limited
+  http-request track-sc0 url_param(key) table consumers if keyed
+  http-request deny deny_status 429 if limited {{ sc_http_req_rate(0,addresses) gt {RATE} }}
+  http-request deny deny_status 429 if keyed {{ sc_http_req_rate(0,consumers) gt {RATE} }}"""
+            tables = """
+backend addresses
+  stick-table type ip size 64k expire 10s store http_req_rate(1s)
+backend consumers
+  stick-table type string len 64 size 64k expire 10s store http_req_rate(1s)"""
         self.write("haproxy.cfg", f"""
 global
   nbthread 1
@@ -158,10 +194,12 @@ defaults
 frontend front
   bind 127.0.0.1:{self.port} backlog 8192
   bind 127.0.0.1:{self.tls_port} ssl crt {self.both} ssl-min-ver TLSv1.2 backlog 8192
+  {limits}
   default_backend app
 backend app
   balance roundrobin
   {servers}
+{tables}
 """)
 
     def command(self):
@@ -192,6 +230,21 @@ listener "tls" {{
 }}
 upstream "app" {{ {servers} pool {{ warm = {self.warm} idle = {KEEP} }} }}
 route "all" {{ path = "/{{rest...}}" upstream = app }}
+""" + (self.limit_config() if self.limits else "")
+
+    def limit_config(self):
+        """`headers = none`, for the others tell clients nothing either"""
+        self.write("keys.json", json.dumps({"keys": [{"key": KEY, "consumer": "alice"}]}))
+        return f"""
+route "limited" {{
+  path = "/limited" upstream = app
+  rate_limit {{ rate = "{RATE}/s" headers = none }}
+}}
+route "keyed" {{
+  path = "/keyed" upstream = app
+  key_auth {{ file = "keys.json" query = {{key}} consumer_header = off }}
+  rate_limit {{ rate = "{RATE}/s" by = credential headers = none }}
+}}
 """
 
     def write_config(self):
