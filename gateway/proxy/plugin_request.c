@@ -397,12 +397,13 @@ static void api_remove(struct postern_request *r, enum postern_part part,
         remove_parameter(r, str_from(name));
     else if (part == POSTERN_COOKIE)
         remove_cookie(r, str_from(name));
-    else if (head && !is_ours(field_id_of(str_from(name)), part)) {
+    else if (!head || is_ours(field_id_of(str_from(name)), part))
+        return;
+    /* What a client says in a plugin's place must not arrive in another spelling. */
+    else if (part == POSTERN_HEADER)
+        remove_twins(head, str_from(name));
+    else
         head_remove_name(head, str_from(name));
-        /* What a client says in a plugin's place must not arrive in another spelling. */
-        if (part == POSTERN_HEADER)
-            remove_twins(head, str_from(name));
-    }
 }
 
 /* ---- what plugins tell each other ---- */

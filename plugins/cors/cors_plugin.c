@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cors_policy.h"
 #include "postern_plugin.h"
@@ -215,9 +216,10 @@ static bool is_allowed(const struct cors *it, struct postern_str origin)
 /* The one Origin field; two of them are no origin. */
 static struct postern_str origin_of(struct postern_request *r)
 {
-    if (api->value(r, POSTERN_HEADER, str("Origin"), 1).p)
+    struct postern_str origin = api->value(r, POSTERN_HEADER, str("Origin"), 0);
+    if (origin.p && api->value(r, POSTERN_HEADER, str("Origin"), 1).p)
         return (struct postern_str){"", 0};
-    return api->value(r, POSTERN_HEADER, str("Origin"), 0);
+    return origin;
 }
 
 struct fields {
@@ -335,17 +337,29 @@ static enum postern_verdict on_request(void *instance, struct postern_request *r
     return done ? POSTERN_GO_ON : POSTERN_FAILED;
 }
 
-/* What the upstream thinks of origins does not count beside this section. */
+/* What the upstream thinks of origins does not count beside this section. Most say nothing, so
+ * one look over all headers comes first. */
 static void on_response(void *instance, struct postern_request *r)
 {
     const struct cors *it = instance;
     bool is_ours = *api->slot(r) == &allowed_mark;
-    if (!is_ours)
-        api->remove(r, POSTERN_ANSWER_HEADER, str("Access-Control-Allow-Origin"));
-    if (!is_ours || !it->with_credentials)
-        api->remove(r, POSTERN_ANSWER_HEADER, str("Access-Control-Allow-Credentials"));
-    if (!is_ours || !it->expose.count)
-        api->remove(r, POSTERN_ANSWER_HEADER, str("Access-Control-Expose-Headers"));
+    struct {
+        struct postern_str name;
+        bool stays, is_there;
+    } fields[] = {
+        {str("Access-Control-Allow-Origin"), is_ours, false},
+        {str("Access-Control-Allow-Credentials"), is_ours && it->with_credentials, false},
+        {str("Access-Control-Expose-Headers"), is_ours && it->expose.count, false},
+    };
+    struct postern_header header;
+    for (size_t i = 0; api->header_at(r, POSTERN_ANSWER_HEADER, i, &header); i++)
+        for (size_t k = 0; k < 3; k++)
+            if (header.name.n == fields[k].name.n &&
+                strncasecmp(header.name.p, fields[k].name.p, header.name.n) == 0)
+                fields[k].is_there = true;
+    for (size_t k = 0; k < 3; k++)
+        if (fields[k].is_there && !fields[k].stays)
+            api->remove(r, POSTERN_ANSWER_HEADER, fields[k].name);
 }
 
 const struct postern_plugin postern_plugin = {

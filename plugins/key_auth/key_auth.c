@@ -427,39 +427,39 @@ static struct postern_str str(const char *text)
     return (struct postern_str){text, text ? strlen(text) : 0};
 }
 
-/* Tells the upstream; a client's own header of that name is gone in any case. */
-static bool tell(struct postern_request *r, struct postern_str header, const char *value)
+/* Tells the upstream; with nothing to tell, a client's own header of that name is gone too. */
+static bool tell(struct postern_request *r, struct postern_str header, struct postern_str value)
 {
     if (!header.p)
         return true;
-    if (value)
-        return api->set(r, POSTERN_HEADER, header, str(value));
+    if (value.p)
+        return api->set(r, POSTERN_HEADER, header, value);
     api->remove(r, POSTERN_HEADER, header);
     return true;
 }
 
-static const char *metadata_of(const struct key_entry *entry, const char *name)
+static struct postern_str metadata_of(const struct key_entry *entry, const char *name)
 {
     for (size_t i = 0; entry && i < entry->meta_count; i++)
         if (strcmp(entry->meta[i].name, name) == 0)
-            return entry->meta[i].value;
-    return NULL;
+            return str(entry->meta[i].value);
+    return str(NULL);
 }
 
 /* The upstream, later plugins and the log learn whose key it was; NULL: nobody's. */
 static enum postern_verdict let_through(const struct key_auth *it, struct postern_request *r,
                                         const struct key_entry *entry)
 {
-    bool done = tell(r, it->consumer_header, entry ? entry->consumer : NULL) &&
-                tell(r, it->scope_header, entry ? entry->scope : NULL);
+    struct postern_str consumer = str(entry ? entry->consumer : NULL);
+    struct postern_str scope = str(entry ? entry->scope : NULL);
+    bool done = tell(r, it->consumer_header, consumer) && tell(r, it->scope_header, scope);
     for (size_t i = 0; done && i < it->metadata_count; i++)
         done = tell(r, it->metadata[i].header, metadata_of(entry, it->metadata[i].member));
     if (done && (!entry || it->has_scheme))
         done = api->fact_set(r, str("challenge"), it->places.challenges[0].value);
     if (done && entry)
-        done = api->credential(r, str(entry->consumer)) &&
-               api->fact_set(r, str("consumer"), str(entry->consumer)) &&
-               (!entry->scope || api->fact_set(r, str("scope"), str(entry->scope)));
+        done = api->credential(r, consumer) && api->fact_set(r, str("consumer"), consumer) &&
+               (!scope.p || api->fact_set(r, str("scope"), scope));
     return done ? POSTERN_GO_ON : POSTERN_FAILED;
 }
 

@@ -223,6 +223,19 @@ static struct postern_str fake_value(struct postern_request *r, enum postern_par
     return fake_str(NULL);
 }
 
+static bool fake_header_at(struct postern_request *r, enum postern_part part, size_t i,
+                           struct postern_header *ret)
+{
+    for (size_t k = 0; k < r->count; k++) {
+        if (r->fields[k].part == part && i-- == 0) {
+            *ret = (struct postern_header){fake_str(r->fields[k].name),
+                                           fake_str(r->fields[k].value)};
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What is removed lives on, for views of it do. */
 static void fake_remove(struct postern_request *r, enum postern_part part,
                         struct postern_str name)
@@ -329,6 +342,7 @@ static const struct postern_api fake_api = {
     .get = fake_get,
     .address = fake_address,
     .value = fake_value,
+    .header_at = fake_header_at,
     .set = fake_set,
     .add = fake_add,
     .remove = fake_remove,
