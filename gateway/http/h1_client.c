@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "http/h1_body.h"
 #include "http/h1_write.h"
 
 #define INTERIM_MAX 16 /* 1xx in front of one answer */
@@ -356,9 +357,10 @@ static void on_error(struct stream *stream, int err)
 {
     struct h1_client *client = client_of_stream(stream);
     /* A server that refuses an upload answers and closes; our writing fails, and its answer
-     * waits to be read. */
-    if (client->state == CLIENT_HEAD || client->state == CLIENT_BODY)
-        stream_salvage(stream);
+     * waits to be read, perhaps behind a client who reads it slowly. */
+    if ((client->state == CLIENT_HEAD || client->state == CLIENT_BODY) &&
+        stream_salvage(stream))
+        return;
     if (client->state == CLIENT_END || client->state == CLIENT_CLOSED)
         return;
     if (client->state == CLIENT_CONNECTING)
@@ -448,13 +450,7 @@ static void send_body(struct leg *leg, struct slice slice)
         slice_drop(&slice);
         return;
     }
-    if (client->chunked_out) {
-        char line[H1_CHUNK_LINE_MAX];
-        stream_write(&client->stream, line, h1_write_chunk_line(line, slice.n));
-    }
-    stream_write_slice(&client->stream, slice);
-    if (client->chunked_out)
-        stream_write(&client->stream, "\r\n", 2);
+    h1_body_write(&client->stream, slice, client->chunked_out);
 }
 
 static void send_end(struct leg *leg, const struct head *trailers)
@@ -467,16 +463,8 @@ static void send_end(struct leg *leg, const struct head *trailers)
     client->request_ended = true;
     if (client->state == CLIENT_HEAD)
         touch(client);
-    if (!client->chunked_out)
-        return;
-    if (!trailers || !trailers->count) {
-        stream_write(&client->stream, "0\r\n\r\n", 5);
-        return;
-    }
-    stream_write(&client->stream, "0\r\n", 3);
-    char *out = stream_reserve(&client->stream, h1_write_bound(trailers));
-    if (out)
-        stream_commit(&client->stream, h1_write_trailers(out, trailers));
+    if (client->chunked_out)
+        h1_body_end_chunks(&client->stream, trailers);
 }
 
 /* ---- what else an exchange asks ---- */

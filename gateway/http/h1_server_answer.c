@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "http/h1_body.h"
 #include "http/h1_write.h"
 
 #define DRAIN_MAX (64u * 1024) /* of an unwanted body that is read to keep the connection */
@@ -71,25 +72,7 @@ static void send_body(struct leg *leg, struct slice slice)
         slice_drop(&slice);
         return;
     }
-    if (server->chunked_out) {
-        char line[H1_CHUNK_LINE_MAX];
-        stream_write(&server->stream, line, h1_write_chunk_line(line, slice.n));
-    }
-    stream_write_slice(&server->stream, slice);
-    if (server->chunked_out)
-        stream_write(&server->stream, "\r\n", 2);
-}
-
-static void write_last_chunk(struct h1_server *server, const struct head *trailers)
-{
-    if (!trailers || !trailers->count) {
-        stream_write(&server->stream, "0\r\n\r\n", 5);
-        return;
-    }
-    stream_write(&server->stream, "0\r\n", 3);
-    char *out = stream_reserve(&server->stream, h1_write_bound(trailers));
-    if (out)
-        stream_commit(&server->stream, h1_write_trailers(out, trailers));
+    h1_body_write(&server->stream, slice, server->chunked_out);
 }
 
 static void send_end(struct leg *leg, const struct head *trailers)
@@ -100,7 +83,7 @@ static void send_end(struct leg *leg, const struct head *trailers)
         return;
     }
     if (server->chunked_out && !server->head_request)
-        write_last_chunk(server, trailers);
+        h1_body_end_chunks(&server->stream, trailers);
     server->answer = ANSWER_ENDED;
     loop_task(server->stream.loop, &server->turn);
 }

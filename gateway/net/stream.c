@@ -179,6 +179,11 @@ static void deliver(struct task *task)
         s->ops->on_read(s);
     if (s->fd < 0)
         return;
+    if (s->late && !s->paused) {
+        s->late = false;
+        s->ops->on_error(s, s->err);
+        return;
+    }
     if (s->tls && tls_holds(s->tls))
         stream_tls_read_more(s);
     else
@@ -208,7 +213,7 @@ void stream_resume(struct stream *s)
     if (!s->paused || s->fd < 0)
         return;
     s->paused = false;
-    if (s->w > s->r || (s->tls && tls_holds(s->tls)))
+    if (s->late || s->w > s->r || (s->tls && tls_holds(s->tls)))
         loop_task(s->loop, &s->deliver);
     if (!s->read_armed && !s->eof && !s->err && !s->connecting)
         s->read_armed = event_add(&s->ev_read, NULL) == 0;
@@ -440,12 +445,8 @@ static void flush(struct task *task)
         write_more(s);
 }
 
-void stream_salvage(struct stream *s)
+static void salvage(struct stream *s)
 {
-    if (s->tls) {
-        stream_tls_salvage(s);
-        return;
-    }
     while (s->fd >= 0 && !s->paused && !s->eof && stream_make_room(s)) {
         ssize_t n = io_recv(s->fd, s->in->data + s->w, s->in->cap - s->w);
         if (n <= 0) /* after a reset the kernel says 0 as after a FIN: it is none */
@@ -454,6 +455,16 @@ void stream_salvage(struct stream *s)
         s->read_total += (uint64_t)n;
         s->ops->on_read(s);
     }
+}
+
+bool stream_salvage(struct stream *s)
+{
+    if (s->tls)
+        stream_tls_salvage(s);
+    else
+        salvage(s);
+    s->late = s->fd >= 0 && s->paused;
+    return s->late;
 }
 
 bool stream_has_news(const struct stream *s)

@@ -55,6 +55,7 @@ struct stream {
     int err;
     bool connecting, shaking /* its TLS handshake, while connecting */;
     bool paused, read_armed, write_armed, eof, shut, shut_wanted, no_memory;
+    bool late; /* an error waits for stream_resume */
     bool grow; /* the last read filled its block: the next block is a large one */
     uint32_t r, w;
     struct block *in;
@@ -121,9 +122,10 @@ void stream_write_slice(struct stream *stream, struct slice slice);
 size_t stream_unacked(const struct stream *stream);
 /* The errno that waits on the socket and no event has told yet (a reset behind a FIN), or 0. */
 int stream_pending_error(struct stream *stream);
-/* Behind on_error: reads what the peer sent before, as far as on_read takes it. Its end is not
- * told: what ends in a failure may have been cut. */
-void stream_salvage(struct stream *stream);
+/* In on_error: reads what the peer sent before, as far as on_read takes it. Its end is not
+ * told: what ends in a failure may have been cut. True: it is paused, and there may be more;
+ * when it is resumed on_error comes once more. */
+bool stream_salvage(struct stream *stream);
 /* Whether there is something to read, a FIN or an error: asks the socket. */
 bool stream_has_news(const struct stream *stream);
 /* After what waits has been written: no more comes (shutdown of the writing side). */

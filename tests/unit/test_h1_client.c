@@ -388,6 +388,59 @@ static void an_early_answer_behind_a_closed_door_is_heard(void **state)
     assert_string_equal(rec.log, "head 413\nend [long]\n");
 }
 
+static void pause_at_head(struct recorder *r, struct head *head)
+{
+    (void)head;
+    r->on_head = NULL;
+    r->leg->ops->pause(r->leg);
+}
+
+/* An answer that is paused while our writing fails. `left`: of its body, comes behind the
+ * pause. */
+static void pause_and_fail(const char *answer, size_t n, size_t left)
+{
+    static char large[1 << 20];
+    loop_enter(&loop);
+    lend();
+    rec.on_head = pause_at_head;
+    send_request(M_POST, FRAMING_LENGTH, 4 * sizeof(large));
+    loop_leave(&loop);
+    UNTIL((receive(), got_n > 0));
+    feed(server, answer, n - left);
+    UNTIL(strstr(rec.log, "head 413"));
+    feed(server, answer + n - left, left);
+    loop_enter(&loop);
+    for (int i = 0; i < 4; i++)
+        client.leg.ops->send_body(&client.leg, (struct slice){NULL, large, sizeof(large)});
+    loop_leave(&loop);
+    close(server);
+    server = -1;
+    UNTIL(client.stream.err);
+    settle();
+    assert_false(closed);
+    IN_LOOP(client.leg.ops->resume(&client.leg));
+    UNTIL(closed);
+}
+
+/* It is complete all the same, and must not end as one that was cut. */
+static void an_early_answer_may_be_taken_slowly(void **state)
+{
+    (void)state;
+    static char answer[31000];
+    int n = snprintf(answer, sizeof(answer), "HTTP/1.1 413 \r\nContent-Length: 30000\r\n\r\n");
+    memset(answer + n, 'x', 30000);
+    pause_and_fail(answer, (size_t)n + 30000, 29000);
+    assert_int_equal(rec.total, 30000);
+    assert_null(strstr(rec.log, "gone"));
+}
+
+static void what_is_cut_while_paused_is_told_when_resumed(void **state)
+{
+    (void)state;
+    pause_and_fail("HTTP/1.1 413 \r\nContent-Length: 9\r\n\r\nlong", 40, 3);
+    assert_non_null(strstr(rec.log, "gone upstream.reset"));
+}
+
 static void room_is_told_below_the_low_mark(void **state)
 {
     (void)state;
@@ -561,6 +614,8 @@ int main(void)
         T(faults_say_how_far_it_got),
         T(a_request_not_sent_to_its_end_spoils_it),
         T(an_early_answer_behind_a_closed_door_is_heard),
+        T(an_early_answer_may_be_taken_slowly),
+        T(what_is_cut_while_paused_is_told_when_resumed),
         T(room_is_told_below_the_low_mark),
         T(a_silent_server_is_given_up),
         T(a_slow_client_is_not_the_servers_fault),
