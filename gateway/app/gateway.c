@@ -246,6 +246,9 @@ static void free_all(struct gateway *gw, unsigned count)
     follow_done(&gw->follow);
     ports_close(&gw->ports);
     ports_close(&gw->next_ports);
+    for (size_t i = 0; i < gw->retired_count; i++)
+        cluster_unref(gw->retired[i]);
+    mem_free(gw->retired);
     snapshot_unref(gw->snapshot);
     snapshot_unref(gw->next);
     host_run(NULL);

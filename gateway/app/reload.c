@@ -1,5 +1,6 @@
 #include "app/gateway.h"
 #include "app/notify.h"
+#include "proxy/names.h"
 
 #include <malloc.h>
 #include <unistd.h>
@@ -53,8 +54,53 @@ static void end_reload(struct gateway *gw)
     }
 }
 
+/* ---- clusters that are out of force ---- */
+
+void reload_sweep(struct gateway *gw)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < gw->retired_count; i++) {
+        struct cluster *cluster = gw->retired[i];
+        if (atomic_load_explicit(&cluster->refs, memory_order_acquire) > 1) {
+            gw->retired[kept++] = cluster;
+            continue;
+        }
+        for (uint32_t k = 0; k < cluster->count; k++)
+            names_give(cluster->servers[k].metric_name);
+        cluster_unref(cluster);
+    }
+    gw->retired_count = kept;
+}
+
+static bool has_cluster(const struct snapshot *snapshot, const struct cluster *cluster)
+{
+    for (size_t i = 0; snapshot && i < snapshot->conf->upstream_count; i++)
+        if (snapshot->clusters[i] == cluster)
+            return true;
+    return false;
+}
+
+/* Those of `from` that `snapshot` (NULL: nothing) does not have. Without memory their names
+ * keep their numbers. */
+static void retire_clusters(struct gateway *gw, const struct snapshot *from,
+                            const struct snapshot *snapshot)
+{
+    size_t most = gw->retired_count + from->conf->upstream_count;
+    struct cluster **more = mem_realloc(gw->retired, (most + 1) * sizeof(struct cluster *));
+    if (!more)
+        return;
+    gw->retired = more;
+    for (size_t i = 0; i < from->conf->upstream_count; i++)
+        if (!has_cluster(snapshot, from->clusters[i]))
+            gw->retired[gw->retired_count++] = cluster_ref(from->clusters[i]);
+    reload_sweep(gw);
+}
+
 static void give_up(struct gateway *gw)
 {
+    if (gw->next && gw->next_named)
+        retire_clusters(gw, gw->next, gw->snapshot);
+    gw->next_named = false;
     if (gw->next_admin_fd >= 0)
         close(gw->next_admin_fd);
     gw->next_admin_fd = -1;
@@ -76,8 +122,10 @@ static void name_sections(struct snapshot *snapshot)
         snapshot->listener_names[i] = metrics_name(str_of(conf->listeners[i].name));
 }
 
-static void name_clusters(struct snapshot *snapshot)
+static void name_clusters(struct gateway *gw, struct snapshot *snapshot)
 {
+    reload_sweep(gw);
+    gw->next_named = true;
     for (size_t i = 0; i < snapshot->conf->upstream_count; i++) {
         struct cluster *cluster = snapshot->clusters[i];
         if (cluster->metric_name)
@@ -173,7 +221,7 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
         return -1;
     }
     name_sections(gw->next);
-    name_clusters(gw->next);
+    name_clusters(gw, gw->next);
     if (open_admin(gw, conf, faults) < 0 ||
         ports_open(&gw->next_ports, conf, gw->snapshot ? &gw->ports : NULL, gw->worker_count,
                    faults) < 0) {
@@ -283,7 +331,7 @@ static void renew(struct gateway *gw)
         follow_apply(&gw->follow, gw->next);
     if (gw->next && ports_open(&gw->next_ports, gw->next->conf, &gw->ports, gw->worker_count,
                                &faults) == 0) {
-        name_clusters(gw->next);
+        name_clusters(gw, gw->next);
         gw->phase = PHASE_RELOADING;
         gw->renewing = true;
         reload_prepare(gw);
@@ -338,6 +386,9 @@ void reload_on_switched(struct gateway *gw)
     if (!gw->next || !gw->waiting || --gw->waiting)
         return;
     struct snapshot *old = gw->snapshot;
+    if (old)
+        retire_clusters(gw, old, gw->next);
+    gw->next_named = false;
     gw->snapshot = gw->next;
     gw->next = NULL;
     ports_close(&gw->ports);

@@ -230,6 +230,7 @@ static void write_counters(FILE *out)
 static void write_metrics(void *owner, FILE *out)
 {
     struct gateway *gw = owner;
+    reload_sweep(gw);
     metrics_write(gw->metrics, gw->worker_count, out);
     write_servers(gw, out);
     write_expiry(gw, out);

@@ -110,6 +110,29 @@ static void fleet_retire(struct fleet *fleet)
             pool_retire(fleet->pools[i]);
 }
 
+static bool counts_for(const struct cluster *cluster, unsigned upstream, unsigned server)
+{
+    for (uint32_t i = 0; cluster->metric_name == upstream && i < cluster->count; i++)
+        if (cluster->servers[i].metric_name == server)
+            return true;
+    return false;
+}
+
+/* Series of servers that no other fleet has. The cluster's own is not among the fleets any
+ * more. */
+static void forget_series(struct context *cx, const struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        unsigned server = cluster->servers[i].metric_name;
+        bool kept = !server;
+        for (unsigned k = 0; k < cx->fleet_slots && !kept; k++)
+            kept = cx->fleets[k] &&
+                   counts_for(cx->fleets[k]->cluster, cluster->metric_name, server);
+        if (!kept)
+            metrics_forget(cx->metrics, cluster->metric_name, server);
+    }
+}
+
 static void fleet_free(struct context *cx, struct fleet *fleet)
 {
     shed_done(cx, fleet);
@@ -117,6 +140,7 @@ static void fleet_free(struct context *cx, struct fleet *fleet)
     for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
         if (fleet->pools[i])
             pool_close(fleet->pools[i]);
+    forget_series(cx, fleet->cluster);
     cluster_unref(fleet->cluster);
     mem_free(fleet->pools);
     mem_free(fleet);

@@ -12,6 +12,7 @@
 #include "http/h2_guard.h"
 #include "http/leg.h"
 #include "http/reason.h"
+#include "proxy/names.h"
 #include "proxy/proc.h"
 
 #define LABELS 4
@@ -370,72 +371,26 @@ void histogram_add(struct histogram *histogram, uint64_t ns)
     add(&histogram->sum_ns, ns);
 }
 
-/* ---- names, on the main thread only ---- */
-
-static struct {
-    struct str *list; /* by number; 0 is the empty name */
-    unsigned count, room;
-    unsigned *index; /* numbers, open addressing, a power of two; 0: empty */
-    size_t index_size;
-    uint64_t seed;
-} names;
-
-static unsigned *name_find(unsigned *index, size_t size, struct str name)
-{
-    uint64_t h = names.seed;
-    size_t i;
-
-    for (i = 0; i < name.n; i++)
-        h = mix(h, (unsigned char)name.p[i]);
-    for (i = h & (size - 1); index[i]; i = (i + 1) & (size - 1))
-        if (str_eq(names.list[index[i]], name))
-            break;
-    return &index[i];
-}
-
-static bool names_grow(void)
-{
-    unsigned room = names.room ? names.room * 2 : 64;
-    struct str *list = mem_realloc(names.list, room * sizeof(*list));
-    unsigned *index;
-
-    if (!list)
-        return false;
-    names.list = list;
-    index = mem_zalloc(2 * (size_t)room * sizeof(*index));
-    if (!index)
-        return false;
-    if (names.room == 0) {
-        names.seed = random_seed();
-        names.list[0] = STR("");
-        names.count = 1;
-    }
-    for (unsigned i = 1; i < names.count; i++)
-        *name_find(index, 2 * (size_t)room, names.list[i]) = i;
-    mem_free(names.index);
-    names.index = index;
-    names.index_size = 2 * (size_t)room;
-    names.room = room;
-    return true;
-}
-
 unsigned metrics_name(struct str name)
 {
-    unsigned *at;
-    char *copy;
+    return names_take(name);
+}
 
-    if (name.n == 0 || (names.count == names.room && !names_grow()))
-        return 0;
-    at = name_find(names.index, names.index_size, name);
-    if (*at)
-        return *at;
-    copy = mem_alloc(name.n);
-    if (!copy)
-        return 0;
-    memcpy(copy, name.p, name.n);
-    names.list[names.count] = (struct str){copy, name.n};
-    *at = names.count++;
-    return *at;
+/* A server's own families: the upstream and the server are their first labels. */
+static bool is_of_server(enum metric metric)
+{
+    return metric == METRIC_UPSTREAM_REQUESTS || metric == METRIC_UPSTREAM_OPENED ||
+           metric == METRIC_UPSTREAM_REUSES || metric == METRIC_UPSTREAM_CONNECTIONS;
+}
+
+void metrics_forget(struct metrics *metrics, unsigned upstream, unsigned server)
+{
+    for (size_t i = 0; i < metrics->index_size; i++) {
+        struct cell *cell = metrics->index[i];
+        if (cell && is_of_server(cell->metric) && cell->labels[0] == upstream &&
+            cell->labels[1] == server)
+            atomic_store_explicit(&cell->series.value, 0, memory_order_relaxed);
+    }
 }
 
 /* ---- reading all workers' cells, on the main thread ---- */
@@ -522,6 +477,12 @@ static int cell_cmp(const void *pa, const void *pb)
     return 0;
 }
 
+/* It counted for a server that is gone. */
+static bool is_nobodys(const struct cell *cell)
+{
+    return is_of_server(cell->metric) && !names_text(cell->labels[1]).p;
+}
+
 /* All cells, equal keys next to each other. NULL: no memory (or none at all). */
 static const struct cell **cells_sorted(struct metrics *const *workers, size_t count,
                                         size_t *ret_n)
@@ -532,6 +493,8 @@ static const struct cell **cells_sorted(struct metrics *const *workers, size_t c
     size_t n = 0, room = 0;
 
     while ((cell = walk_next(&walk))) {
+        if (is_nobodys(cell))
+            continue;
         if (n == room) {
             room = room ? room * 2 : 256;
             grown = mem_realloc(list, room * sizeof(*list));
@@ -591,8 +554,7 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
     fprintf(out, "%s=\"", name);
     switch (kind) {
     case 'l':
-        if (value < names.count)
-            write_label_value(out, names.list[value]);
+        write_label_value(out, names_text(value));
         break;
     case 'm':
         write_label_value(out, value > M_OTHER && value < METHOD_COUNT ? method_names[value]

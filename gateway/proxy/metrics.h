@@ -64,6 +64,10 @@ unsigned metrics_name(struct str name);
 
 /* A worker's cells. */
 struct metrics;
+/* Nobody counts for that server of that upstream any more (names of both), nor keeps a pointer
+ * to such a series: they begin at 0 if its number comes to stand for another one. Worker's
+ * thread. */
+void metrics_forget(struct metrics *metrics, unsigned upstream, unsigned server);
 struct metrics *metrics_new(void); /* NULL: no memory */
 /* Nobody may read or keep its cells any more. A process at work never does this. */
 void metrics_free(struct metrics *metrics);

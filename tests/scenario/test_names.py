@@ -301,6 +301,28 @@ def test_a_server_that_is_down_stays_so_through_changes(gateway, dns, servers):
     late.stop()
 
 
+def test_series_of_addresses_that_are_gone_go_too(gateway, dns, servers):
+    made, port = servers(6)
+    dns.say(NAME, list(made)[:1])
+    gw = gateway("workers = 2\n" + config(port), dns=dns)
+
+    def labels():
+        return {has["server"].rsplit(":", 1)[0] for name, has, _ in gw.metrics() if "server" in has}
+
+    for host in made:
+        dns.say(NAME, [host])
+        until(lambda: addresses(gw) == [host], "moved")
+        for _ in range(3):
+            assert gw.get().body.decode() == host
+        until(lambda: labels() == {host}, "only what there is")
+    host = next(iter(made))
+    dns.say(NAME, [host])
+    until(lambda: addresses(gw) == [host], "back at the first")
+    assert gw.get().status == 200
+    server = gw.upstream("app", f"{host}:{port}")
+    assert (server["requests"], server["opened"]) == (1, 1), "counted from new"
+
+
 def test_gauges_are_right_after_changes(gateway, dns, servers, traffic):
     made, port = servers(3)
     hosts = list(made)
