@@ -255,6 +255,7 @@ static void free_all(struct gateway *gw, unsigned count)
     stations_free();
     resolver_free(gw->names);
     resolver_free(gw->next_names);
+    conf_free(gw->looked_up);
     conf_faults_done(&gw->last.faults);
     for (unsigned i = 0; gw->metrics && i < count; i++)
         metrics_free(gw->metrics[i]);

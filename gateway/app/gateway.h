@@ -30,8 +30,9 @@ struct gateway {
     struct snapshot *snapshot; /* in force; NULL before the first */
     struct snapshot *next;
     struct resolver *names, *next_names; /* of the servers; next_names NULL: they stay */
-    struct ports ports, next_ports;      /* in force; being prepared */
-    struct cluster **retired;            /* out of force, but workers may still have them */
+    struct conf *looked_up; /* whose names next_names looks up; NULL: no reload is so far */
+    struct ports ports, next_ports; /* in force; being prepared */
+    struct cluster **retired;       /* out of force, but workers may still have them */
     size_t retired_count;
     bool next_named; /* the servers of `next` have numbers */
     uint64_t loaded_at_ms;

@@ -202,15 +202,10 @@ static int check_dates(struct gateway *gw, struct conf_faults *faults)
     return faults->count == before ? 0 : -1;
 }
 
-int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
+/* Its names are looked up. Takes over `conf`. */
+static int build(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
 {
     struct conf_faults warnings = {0};
-    gw->next_names = snapshot_names(conf, gw->names);
-    if (!gw->next_names) {
-        conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory");
-        conf_free(conf);
-        return -1;
-    }
     gw->next = snapshot_new(conf, gw->snapshot, gw->next_names, faults, &warnings);
     for (size_t i = 0; i < warnings.count; i++)
         log_warn("%s:%d: %s", warnings.list[i].where.file, warnings.list[i].where.line,
@@ -232,6 +227,19 @@ int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faul
     if (!gw->snapshot)
         switch_admin(gw, conf);
     return 0;
+}
+
+static int no_names(struct conf *conf, struct conf_faults *faults)
+{
+    conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory");
+    conf_free(conf);
+    return -1;
+}
+
+int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
+{
+    gw->next_names = snapshot_names(conf, gw->names);
+    return gw->next_names ? build(gw, conf, faults) : no_names(conf, faults);
 }
 
 /* The letters go out once the threads are there. */
@@ -425,6 +433,39 @@ void reload_on_switched(struct gateway *gw)
     end_reload(gw);
 }
 
+static void fail_reload(struct gateway *gw, struct conf_faults *faults)
+{
+    refuse(gw, faults);
+    end_reload(gw);
+}
+
+static void on_names_settled(void *arg)
+{
+    struct gateway *gw = arg;
+    struct conf_faults faults = {0};
+    struct conf *conf = gw->looked_up;
+    gw->looked_up = NULL;
+    if (gw->phase != PHASE_RELOADING) { /* told to stop meanwhile */
+        conf_free(conf);
+        return;
+    }
+    if (build(gw, conf, &faults) < 0)
+        fail_reload(gw, &faults);
+    else
+        reload_prepare(gw);
+}
+
+/* Nobody waits for DNS but the reload itself: signals, probes and the admin listener go on. */
+static int look_up(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
+{
+    gw->next_names = snapshot_book(conf, gw->names);
+    if (!gw->next_names)
+        return no_names(conf, faults);
+    gw->looked_up = conf;
+    resolver_start(gw->next_names, &gw->loop, SNAPSHOT_NAMES_MS, on_names_settled, gw);
+    return 0;
+}
+
 void reload_on_signal(struct gateway *gw)
 {
     if (gw->phase == PHASE_DRAINING)
@@ -441,10 +482,6 @@ void reload_on_signal(struct gateway *gw)
     for (size_t i = 0; conf && i < conf->warnings.count; i++)
         log_warn("%s:%d: %s", conf->warnings.list[i].where.file,
                  conf->warnings.list[i].where.line, conf->warnings.list[i].message);
-    if (!conf || reload_begin(gw, conf, &faults) < 0) {
-        refuse(gw, &faults);
-        end_reload(gw);
-        return;
-    }
-    reload_prepare(gw);
+    if (!conf || look_up(gw, conf, &faults) < 0)
+        fail_reload(gw, &faults);
 }

@@ -6,7 +6,6 @@
 #include "up/balance.h"
 
 #define MEMORY_FAULT "out of memory while the configuration is put together"
-#define RESOLVE_MS   2000 /* a start and a reload wait so long for names */
 
 /* Everything but the clusters. It lives as long as one of its snapshots does. */
 struct snapshot_base {
@@ -350,7 +349,7 @@ struct snapshot *snapshot_renew(const struct snapshot *old, const struct resolve
     return snapshot;
 }
 
-struct resolver *snapshot_names(const struct conf *conf, const struct resolver *old)
+struct resolver *snapshot_book(const struct conf *conf, const struct resolver *old)
 {
     struct resolver *names = resolver_new(conf->resolvers, conf->resolver_count);
     for (size_t i = 0; names && i < conf->upstream_count; i++) {
@@ -362,10 +361,16 @@ struct resolver *snapshot_names(const struct conf *conf, const struct resolver *
             return NULL;
         }
     }
-    if (!names)
-        return NULL;
-    resolver_inherit(names, old);
-    resolver_wait(names, RESOLVE_MS);
+    if (names)
+        resolver_inherit(names, old);
+    return names;
+}
+
+struct resolver *snapshot_names(const struct conf *conf, const struct resolver *old)
+{
+    struct resolver *names = snapshot_book(conf, old);
+    if (names)
+        resolver_wait(names, SNAPSHOT_NAMES_MS);
     return names;
 }
 

@@ -33,6 +33,9 @@ struct snapshot {
  * (NULL: none) has the addresses of names that cannot be looked up now. NULL: no memory. Main
  * thread. */
 struct resolver *snapshot_names(const struct conf *conf, const struct resolver *old);
+/* The same without looking them up, which is then resolver_start's. */
+struct resolver *snapshot_book(const struct conf *conf, const struct resolver *old);
+#define SNAPSHOT_NAMES_MS 2000 /* a start and a reload wait so long for names */
 
 /* Takes over `conf` (also when it fails). Servers have the addresses that `names` has; clusters
  * of `old` (NULL: none) that did not change are adopted. Faults: conflicting routes, too many

@@ -46,6 +46,11 @@ struct resolver {
     const struct resolver_ops *ops;
     void *arg;
     struct task changed;
+    size_t unsettled; /* with on_settled: names whose first look-up is under way */
+    void (*on_settled)(void *arg);
+    void *settled_arg;
+    struct task settled;
+    struct deadline start_due;
 };
 
 /* ---- what came out ---- */
@@ -118,7 +123,8 @@ static void tell(struct name *name)
     struct resolver *resolver = name->resolver;
     bool failed = name->why != NULL, news = failed != name->told;
     name->told = failed;
-    if (!resolver->loop || !news) /* without a loop, who waits asks for the outcome himself */
+    if (!resolver->ops ||
+        !news) /* before it is watched, who waits asks for the outcome himself */
         return;
     if (failed)
         resolver->ops->on_failed(resolver->arg, name->host, name->why, name->count);
@@ -133,6 +139,13 @@ static void next_at(struct name *name, uint32_t seconds)
         loop_deadline(name->resolver->loop, &name->due, seconds * 1000ull);
 }
 
+/* The first look-up of one more name has come to its end. */
+static void count_settled(struct resolver *resolver)
+{
+    if (resolver->on_settled && resolver->unsettled && --resolver->unsettled == 0)
+        loop_task(resolver->loop, &resolver->settled);
+}
+
 static void failed(struct name *name, const char *why)
 {
     unsigned shift = name->failures < 5 ? name->failures : 5;
@@ -141,6 +154,7 @@ static void failed(struct name *name, const char *why)
     name->why = why;
     tell(name);
     next_at(name, pause < RETRY_MAX ? pause : RETRY_MAX);
+    count_settled(name->resolver);
 }
 
 /* Both families are answered. One that nobody knows of keeps what it had; that there is none
@@ -168,8 +182,9 @@ static void settle(struct name *name)
     name->why = NULL;
     tell(name);
     next_at(name, ttl < TTL_MIN ? TTL_MIN : ttl);
-    if (changed && name->resolver->loop)
+    if (changed && name->resolver->ops)
         loop_task(name->resolver->loop, &name->resolver->changed);
+    count_settled(name->resolver);
 }
 
 /* ---- looking up ---- */
@@ -212,6 +227,8 @@ static void look_up(struct name *name)
 {
     struct dns *dns = name->resolver->dns;
     struct dns_answer answer;
+    if (name->waiting) /* it is being asked for already */
+        return;
     if (dns_hosts(dns, name->host, &answer)) {
         answer.ttl_s = FILE_TTL;
         take(&name->halves[0], &answer);
@@ -360,6 +377,44 @@ void resolver_wait(struct resolver *resolver, uint64_t ms)
     dns_wait(resolver->dns, ms);
 }
 
+static void on_settled(struct task *task)
+{
+    struct resolver *resolver =
+        (struct resolver *)((char *)task - offsetof(struct resolver, settled));
+    void (*tell_it)(void *) = resolver->on_settled;
+    resolver->on_settled = NULL;
+    deadline_end(&resolver->loop->wheel, &resolver->start_due);
+    if (tell_it)
+        tell_it(resolver->settled_arg);
+}
+
+/* Whoever is still asked for has not been found in time; the answer may come later. */
+static void on_start_due(struct deadline *deadline)
+{
+    struct resolver *resolver =
+        (struct resolver *)((char *)deadline - offsetof(struct resolver, start_due));
+    for (size_t i = 0; i < resolver->count; i++)
+        if (resolver->names[i]->waiting)
+            resolver->names[i]->why = "no DNS server answered in time";
+    loop_task(resolver->loop, &resolver->settled);
+}
+
+void resolver_start(struct resolver *resolver, struct loop *loop, uint64_t ms,
+                    void (*tell_it)(void *arg), void *arg)
+{
+    resolver->loop = loop;
+    resolver->on_settled = tell_it;
+    resolver->settled_arg = arg;
+    resolver->unsettled =
+        resolver->count + 1; /* so that it does not end before all are asked */
+    dns_attach(resolver->dns, loop);
+    deadline_init(&resolver->start_due, on_start_due);
+    loop_deadline(loop, &resolver->start_due, ms);
+    for (size_t i = 0; i < resolver->count; i++)
+        look_up(resolver->names[i]);
+    count_settled(resolver);
+}
+
 void resolver_watch(struct resolver *resolver, struct loop *loop,
                     const struct resolver_ops *ops, void *arg)
 {
@@ -370,6 +425,8 @@ void resolver_watch(struct resolver *resolver, struct loop *loop,
     uint64_t now = loop->now;
     for (size_t i = 0; i < resolver->count; i++) {
         struct name *name = resolver->names[i];
+        if (name->waiting)
+            continue; /* its answer is on the way */
         uint64_t ms = name->due_at > now ? (name->due_at - now) / NS_PER_MS : 0;
         loop_deadline(loop, &name->due, ms + 1);
     }
@@ -409,6 +466,7 @@ struct resolver *resolver_new(const struct addr *servers, size_t count)
     if (!resolver)
         return NULL;
     resolver->changed.run = on_changed;
+    resolver->settled.run = on_settled;
     resolver->dns = dns_new(servers, count);
     if (resolver->dns)
         return resolver;
@@ -421,8 +479,11 @@ void resolver_free(struct resolver *resolver)
     if (!resolver)
         return;
     dns_free(resolver->dns);
-    if (resolver->loop)
+    if (resolver->loop) {
         loop_cancel(resolver->loop, &resolver->changed);
+        loop_cancel(resolver->loop, &resolver->settled);
+        deadline_end(&resolver->loop->wheel, &resolver->start_due);
+    }
     for (size_t i = 0; i < resolver->count; i++) {
         if (resolver->loop)
             deadline_end(&resolver->loop->wheel, &resolver->names[i]->due);

@@ -34,6 +34,11 @@ int resolver_add(struct resolver *resolver, struct str text);
 void resolver_inherit(struct resolver *resolver, const struct resolver *old);
 /* Looks up all names at once and blocks, at most `ms` milliseconds. */
 void resolver_wait(struct resolver *resolver, uint64_t ms);
+/* The same on the loop, which lives longer: tell_it is called from a task when all of them are
+ * looked up, or when the time is over; then resolver_watch may follow. Must not free the
+ * resolver. */
+void resolver_start(struct resolver *resolver, struct loop *loop, uint64_t ms,
+                    void (*tell_it)(void *arg), void *arg);
 /* Keeps the names up to date. The loop lives longer. */
 void resolver_watch(struct resolver *resolver, struct loop *loop,
                     const struct resolver_ops *ops, void *arg);

@@ -357,6 +357,40 @@ def test_a_dead_nameserver_holds_up_nothing_for_long(gateway, dns, servers, tmp_
     assert time.monotonic() - start < 10
 
 
+def test_a_reload_that_waits_for_names_holds_up_nobody(gateway, dns, servers):
+    """The main thread answers all the time, and the reload goes on without them."""
+    made, port = servers(1)
+    dns.say(NAME, list(made))
+    dns.say("silent.test", "silence")
+    gw = gateway(config(port), dns=dns)
+    gw.write(config(port, more='upstream "s" { server "silent.test:80" {} }\n'
+                    'route "s" { path = "/s"  upstream = s }\n'))
+    gw.signal(signal.SIGHUP)
+    until(lambda: dns.count("silent.test"), "it is being looked up")
+    answers = 0
+    while gw.config_state()["generation"] == 1:
+        assert gw.get().status == 200
+        answers += 1
+    assert answers > 10, "two seconds long"
+    assert 'server "silent.test:80" of upstream "s" is left out' in gw.stderr
+    assert gw.get("/s").status == 503
+    dns.say("silent.test", list(made))
+    until(lambda: gw.get("/s").status != 503, "found later")
+
+
+def test_a_stop_while_a_reload_waits_for_names(gateway, dns, servers):
+    made, port = servers(1)
+    dns.say(NAME, list(made))
+    dns.say("silent.test", "silence")
+    gw = gateway(config(port), dns=dns)
+    gw.write(config(port, more='upstream "s" { server "silent.test:80" {} }\n'
+                    'route "s" { path = "/s"  upstream = s }\n'))
+    gw.signal(signal.SIGHUP)
+    until(lambda: dns.count("silent.test"), "it is being looked up")
+    gw.signal(signal.SIGTERM)
+    assert gw.wait_exit() == 0
+
+
 @pytest.mark.threads
 def test_reloads_while_a_look_up_is_under_way(gateway, dns, servers, traffic):
     made, port = servers(2)
