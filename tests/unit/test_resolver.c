@@ -181,6 +181,72 @@ static void an_heir_begins_with_what_was_known(void **state)
     expect("b.test.:90", "(Could not contact DNS servers)");
 }
 
+static unsigned settled;
+
+static void on_settled(void *arg)
+{
+    assert_ptr_equal(arg, &settled);
+    settled++;
+    loop_stop(&loop);
+}
+
+/* As a reload does: from the loop, which tells when all of it is there. */
+static void start(const char *addrs, enum dns_says says, uint64_t ms)
+{
+    settled = 0;
+    ns_say(addrs, says, says);
+    resolver_add(resolver, STR("a.test.:80"));
+    resolver_add(resolver, STR("localhost:80"));
+    loop_enter(&loop);
+    resolver_start(resolver, &loop, ms, on_settled, &settled);
+    assert_int_equal(settled, 0); /* never from inside the call */
+    loop_leave(&loop);
+    if (!settled)
+        loop_run(&loop);
+    assert_int_equal(settled, 1);
+}
+
+static void on_the_loop_it_is_told_when_all_are_looked_up(void **state)
+{
+    (void)state;
+    start("10.0.0.1", SAYS_ADDRS, 60000);
+    expect("a.test.:80", "10.0.0.1:80");
+    assert_int_equal(changes + failures + founds, 0); /* nobody watches yet */
+    loop_enter(&loop);
+    resolver_watch(resolver, &loop, &ops, &loop);
+    loop_leave(&loop);
+    ns_say("10.0.0.9", SAYS_ADDRS, SAYS_ADDRS);
+    loop_run(&loop);
+    assert_int_equal(changes, 1);
+    expect("a.test.:80", "10.0.0.9:80");
+}
+
+static void on_the_loop_a_silent_server_is_not_waited_for(void **state)
+{
+    (void)state;
+    start("", SAYS_NOTHING, 50);
+    expect("a.test.:80", "(no DNS server answered in time)");
+    ns_say("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    loop_enter(&loop);
+    resolver_watch(resolver, &loop, &ops, &loop);
+    loop_leave(&loop);
+    loop_run(&loop); /* the same look-up, asked again by c-ares, or the next one */
+    assert_int_equal(changes, 1);
+    expect("a.test.:80", "10.0.0.1:80");
+    assert_int_equal(settled, 1);
+}
+
+static void on_the_loop_without_names_it_is_told_too(void **state)
+{
+    (void)state;
+    settled = 0;
+    loop_enter(&loop);
+    resolver_start(resolver, &loop, 1000, on_settled, &settled);
+    loop_leave(&loop);
+    assert_int_equal(settled, 1);
+    loop.stop = false;
+}
+
 /* TTL 1: a second until it is noticed. */
 static void a_change_is_told_and_another_order_is_none(void **state)
 {
@@ -254,6 +320,9 @@ int main(void)
         T(a_family_that_failed_keeps_its_part),
         T(hosts_come_before_dns),
         T(an_heir_begins_with_what_was_known),
+        T(on_the_loop_it_is_told_when_all_are_looked_up),
+        T(on_the_loop_a_silent_server_is_not_waited_for),
+        T(on_the_loop_without_names_it_is_told_too),
         T(a_change_is_told_and_another_order_is_none),
         T(a_failure_is_told_once_and_so_is_its_end),
         T(every_allocation_may_fail),
