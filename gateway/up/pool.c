@@ -2,13 +2,14 @@
 
 #include <errno.h>
 
+#include "up/habit.h"
+
 #include "base/log.h"
 
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
 #define LOOK_MS        10   /* while it waits for what others give back, and ... */
 #define LOOK_IDLE_MS   1000 /* ... while only its warm floor does */
-#define LEARN_MIN_MS   1000 /* idle ages below this teach nothing: servers restart */
 
 struct pool {
     struct loop *loop;
@@ -30,10 +31,7 @@ struct pool {
     uint64_t down_until; /* ns, with backoff_ms */
     struct deadline refill_due, look_due;
     struct task refill;
-    uint32_t said_s;     /* Keep-Alive: timeout= of the server, 0: none */
-    uint32_t hung_up_ms; /* idle age at which it hung up last, and when that was (ms) */
-    uint64_t hung_up_at;
-    uint32_t learned_ms; /* 0: nothing learned */
+    struct habit habit; /* the server's, with idle connections */
     uint64_t jitter;
     void (*on_warm)(void *);
     void *on_warm_arg;
@@ -112,32 +110,6 @@ static uint64_t end_of_life(const struct pool *pool, const struct h1_client *cli
 {
     uint64_t lifetime = pool->cluster->limits.lifetime;
     return lifetime ? client->opened_at + own_limit(client, lifetime) * NS_PER_MS : 0;
-}
-
-static uint64_t idle_limit_ms(const struct pool *pool)
-{
-    uint64_t limit = pool->cluster->limits.idle_timeout;
-    if (pool->learned_ms && (!limit || pool->learned_ms < limit))
-        limit = pool->learned_ms;
-    uint64_t said = pool->said_s > 1 ? (pool->said_s - 1) * 1000ull : pool->said_s * 500ull;
-    if (said && (!limit || said < limit))
-        limit = said;
-    return limit;
-}
-
-/* The server hung up on an idle connection. Twice after about the same time is a habit, and
- * from then on we leave before it. */
-static void learn(struct pool *pool, const struct h1_client *client)
-{
-    uint64_t now = pool->loop->now / NS_PER_MS, age = now - client->idle_at / NS_PER_MS;
-    if (age < LEARN_MIN_MS || age > UINT32_MAX || now - pool->hung_up_at < LEARN_MIN_MS)
-        return; /* many at once are one event: it may have restarted */
-    uint64_t before = pool->hung_up_ms;
-    uint64_t apart = age > before ? age - before : before - age;
-    if (before && apart <= age / 10)
-        pool->learned_ms = (uint32_t)((age < before ? age : before) * 9 / 10);
-    pool->hung_up_ms = (uint32_t)age;
-    pool->hung_up_at = now;
 }
 
 /* ---- connections ---- */
@@ -229,7 +201,8 @@ static void on_look_due(struct deadline *deadline)
 /* An idle one goes when it has been idle for as long as it may, or at its end of life. */
 static void set_idle_due(struct pool *pool, struct h1_client *client)
 {
-    uint64_t now = pool->loop->now, limit = idle_limit_ms(pool),
+    uint64_t now = pool->loop->now,
+             limit = habit_idle_ms(&pool->habit, pool->cluster->limits.idle_timeout),
              end = end_of_life(pool, client);
     uint64_t idle = (now - client->idle_at) / NS_PER_MS;
     if (limit)
@@ -296,7 +269,7 @@ static void on_idle(struct h1_client *client)
     count(pool->counters.active, (uint64_t)-1);
     client->fresh = false;
     if (client->keep_alive_s)
-        pool->said_s = client->keep_alive_s;
+        pool->habit.said_s = client->keep_alive_s;
     offer(pool, client);
 }
 
@@ -335,7 +308,7 @@ static void back_off(struct pool *pool)
     if (pool->backoff_ms > BACKOFF_MAX_MS)
         pool->backoff_ms = BACKOFF_MAX_MS;
     pool->down_until = pool->loop->now + pool->backoff_ms * NS_PER_MS;
-    pool->learned_ms = pool->hung_up_ms = 0; /* it was not a habit, it went down */
+    habit_unlearn(&pool->habit);
 }
 
 /* Nobody but an operator can mend it, and there may be no request to tell it by. Once, until
@@ -360,7 +333,8 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
         pool->idle--;
         count(pool->counters.idle, (uint64_t)-1);
         if (client->stream.eof)
-            learn(pool, client);
+            habit_hung_up(&pool->habit, pool->loop->now / NS_PER_MS,
+                          (pool->loop->now - client->idle_at) / NS_PER_MS);
         /* TLS 1.3 lets a server refuse our certificate when we are done shaking hands. */
         if (fault && fault->why && !client->requests && !pool->closed) {
             tell_why(pool, fault->why);

@@ -152,6 +152,16 @@ static void checks_the_ends_of_every_range(void **state)
         {"pool { idle_timeout = 0s }", NULL},
         {"pool { idle_timeout = 25h }", "pool.idle_timeout is 25h"},
         {"pool { lifetime = x }", "pool.lifetime is x"},
+    };
+    CHECK_OPTIONS(
+        "listener \"l\" { listen = \"127.0.0.1:1\" } upstream \"u\" { server \"a:1\" {}", "}",
+        cases);
+}
+
+static void checks_times_limits_and_servers(void **state)
+{
+    (void)state;
+    static const struct option_case cases[] = {
         {"timeouts { connect = 0s }", "timeouts.connect is 0s"},
         {"timeouts { response = 0s }", "timeouts.response is 0s"},
         {"timeouts { idle = 0s }", "timeouts.idle is 0s"},
@@ -263,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_small_pool_bounds_the_defaults),
         cmocka_unit_test(an_empty_list_retries_nothing),
         cmocka_unit_test(checks_the_ends_of_every_range),
+        cmocka_unit_test(checks_times_limits_and_servers),
         cmocka_unit_test(needs_a_server_that_is_no_backup),
         cmocka_unit_test(has_at_most_256_servers),
     };
