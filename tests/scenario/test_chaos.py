@@ -1,0 +1,32 @@
+"""perf/chaos for a short time: errors are counted, times are not."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gateway import BINARY, SANITIZER
+
+CHAOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "perf", "chaos")
+
+
+@pytest.mark.threads
+def test_backends_come_and_go_and_clients_do_not_notice(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    environment = dict(os.environ, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+                       TSAN_OPTIONS=f"exitcode=66:suppressions={here}/tsan.supp")
+    done = subprocess.run([sys.executable, "-B", CHAOS, "--seconds", "4", "--rate", "80",
+                           "--reloads", "10", "--json", "--postern", BINARY], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=150, env=environment)
+    assert not SANITIZER.search(done.stdout + done.stderr), done.stderr
+    assert done.returncode in (0, 1) and done.stdout.startswith("{"), done.stderr
+    result = json.loads(done.stdout)
+    assert [row["phase"] for row in result["phases"]] == [
+        "quiet", "kill", "stop", "fill", "race", "names", "drain", "reload"]
+    for row in result["phases"]:
+        assert row["requests"] > 10, row
+        assert not row["failed"], row
+    assert result["posts"] > 20 and result["executed"] > 20
+    assert not result["executed_twice"] and not result["answered_but_not_executed"]
