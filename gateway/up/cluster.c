@@ -174,7 +174,7 @@ static struct vitals *inherit(const struct cluster *before, const struct server 
     for (uint32_t i = 0; before && i < before->count; i++) {
         const struct server *other = &before->servers[i];
         if (!taken[i] && addr_eq(&other->addr, &server->addr) &&
-            (found < 0 || other->from == server->from))
+            (found < 0 || other->origin == server->origin))
             found = (int)i;
     }
     if (found < 0)

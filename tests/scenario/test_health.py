@@ -11,6 +11,7 @@ import pytest
 
 from conftest import HTTP
 from gateway import free_address, own_host, run, until
+from tls import Authority, TlsUpstream, server_context
 
 PROBES = 'health { path = "/healthz"  interval = 20ms  timeout = 2s  rise = 2  fall = 2 }'
 
@@ -376,3 +377,34 @@ def test_a_stopped_process_is_found(gateway, backend, tmp_path):
         proc.kill()
         proc.wait()
         proc.stdout.close()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_probes_speak_tls_as_requests_do(gateway, opened, tmp_path, trusted):
+    authority = Authority(tmp_path)
+    (tmp_path / "other").mkdir()
+    up = TlsUpstream(own_host(), server_context(authority.issue("localhost")))
+    opened.append(up)
+    seen = []
+
+    def serve():
+        if not trusted:
+            up.accept_failing()
+            return
+        conn = up.accept()
+        seen.append(conn.expect())
+        conn.send(GOOD)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ca = authority.pem if trusted else Authority(tmp_path / "other").pem
+    gw = gateway(config(1, f'tls {{ ca = "{ca}"  server_name = localhost }} '
+                        'health { path = "/healthz"  interval = 30s  timeout = 5s }')
+                 .replace("warm = 1", "warm = 0"), s0=up)
+    thread.join()
+    if trusted:
+        assert states(gw) == ["up"] and up.names == ["localhost"]
+        assert seen[0].target == "/healthz"
+    else:
+        assert states(gw) == ["down"]
+        assert "its first probe failed: TLS failed: " in gw.upstream("app")[0]["why"]

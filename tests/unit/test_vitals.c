@@ -92,8 +92,8 @@ static void is_shared_by_all_clusters_of_an_upstream(void **state)
     struct cluster_spec spec = {.name = "u", .before = one};
     struct cluster_server servers[3] = {
         {.addr = one->servers[2].addr, .weight = 5},
-        {.addr = one->servers[0].addr, .weight = 1, .from = 7},
-        {.addr = one->servers[0].addr, .weight = 1, .from = 0},
+        {.addr = one->servers[0].addr, .weight = 1, .origin = 7},
+        {.addr = one->servers[0].addr, .weight = 1, .origin = 0},
     };
     struct cluster *two = cluster_new(&spec, servers, 3);
     assert_ptr_equal(two->ward, one->ward);
