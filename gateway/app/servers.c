@@ -161,16 +161,22 @@ static bool names_server(const struct conf *conf, const struct snapshot *snapsho
     return false;
 }
 
+static void drain_remembered(struct gateway *gw, const struct snapshot *snapshot)
+{
+    for (size_t i = 0; gw->drained && i < snapshot->conf->upstream_count; i++)
+        for (uint32_t k = 0; k < snapshot->clusters[i]->count; k++) {
+            const struct server *server = &snapshot->clusters[i]->servers[k];
+            if (is_drained(gw, &snapshot->conf->upstreams[i], server))
+                health_drain(gw->health, server->vitals, true);
+        }
+}
+
 int servers_prepare(struct gateway *gw)
 {
     const struct snapshot *next = gw->next;
     int rc = health_prepare(gw->health, next->clusters, next->conf->upstream_count);
-    for (size_t i = 0; rc >= 0 && i < next->conf->upstream_count; i++)
-        for (uint32_t k = 0; k < next->clusters[i]->count; k++) {
-            const struct server *server = &next->clusters[i]->servers[k];
-            if (is_drained(gw, &next->conf->upstreams[i], server))
-                health_drain(gw->health, server->vitals, true);
-        }
+    if (rc >= 0)
+        drain_remembered(gw, next);
     return rc;
 }
 
@@ -178,6 +184,7 @@ void servers_switch(struct gateway *gw)
 {
     struct drained **at = &gw->drained;
     health_switch(gw->health);
+    drain_remembered(gw, gw->snapshot); /* by a name, while it was being prepared */
     while (*at) { /* what the configuration has no more is new when it comes again */
         struct drained *drained = *at;
         if (names_server(gw->snapshot->conf, gw->snapshot, drained)) {

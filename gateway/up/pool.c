@@ -493,7 +493,7 @@ static void on_refill(struct task *task)
             fault.reason = R_UPSTREAM_NONE;
         fail_waiter(pool, &fault);
     }
-    if (pool->closed || is_draining(pool))
+    if (pool->closed)
         return;
     permits_want(&pool->permits, pool->loop->now, full);
     if (full) {
@@ -501,7 +501,7 @@ static void on_refill(struct task *task)
         return;
     }
     uint32_t open = pool->idle + pool->lent + pool->connecting;
-    if (open >= pool->warm)
+    if (open >= pool->warm || is_draining(pool))
         return;
     if (pool->backoff_ms) {
         if (!deadline_is_on(&pool->refill_due))
