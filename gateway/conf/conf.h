@@ -171,6 +171,7 @@ struct conf_upstream {
     unsigned
         proxy_protocol; /* version of the PROXY header that connections begin with; 0: none */
     struct conf_back *tls; /* NULL: without */
+    bool http2;            /* is spoken to the servers */
     struct {
         uint32_t warm, idle, connections, requests;
         uint32_t idle_timeout, lifetime;

@@ -219,7 +219,8 @@ static void dump_choice(const struct conf_upstream *upstream, FILE *out)
     dump_sticky(upstream, out);
     dump_option(out, "  host",
                 upstream->host == HOST_NAME ? upstream->host_name : hosts[upstream->host]);
-    fprintf(out, "  proxy_protocol = %s\n", versions[upstream->proxy_protocol]);
+    fprintf(out, "  protocol = %s\n  proxy_protocol = %s\n", upstream->http2 ? "h2" : "http1",
+            versions[upstream->proxy_protocol]);
     if (upstream->tls)
         tls_back_put(upstream->tls, out);
 }

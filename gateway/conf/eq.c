@@ -61,7 +61,7 @@ static bool tls_eq(const struct conf_back *a, const struct conf_back *b)
 bool conf_upstream_kin(const struct conf_upstream *a, const struct conf_upstream *b)
 {
     return text_eq(a->name, b->name) && a->proxy_protocol == b->proxy_protocol &&
-           tls_eq(a->tls, b->tls);
+           a->http2 == b->http2 && tls_eq(a->tls, b->tls);
 }
 
 bool conf_upstream_eq(const struct conf_upstream *a, const struct conf_upstream *b)

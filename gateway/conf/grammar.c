@@ -142,6 +142,7 @@ static cfg_opt_t upstream[] = {
     ONE("hash_bound"),
     SECTION("sticky_cookie", sticky_cookie),
     ONE("host"),
+    ONE("protocol"),
     ONE("proxy_protocol"),
     SECTION("tls", upstream_tls),
     SECTION("pool", pool),

@@ -160,6 +160,7 @@ static struct cluster *make_cluster(const struct conf_upstream *up, const struct
             .retry_budget_permille = up->retry.budget_permille,
             .retry_on = up->retry.on,
             .proxy_protocol = up->proxy_protocol,
+            .http2 = up->http2,
             .sticky = up->sticky.name ? &key : NULL,
             .watch = up->watch,
             .tls = tls,

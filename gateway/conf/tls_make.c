@@ -213,6 +213,7 @@ struct tls_back *tls_make_back(const struct conf_upstream *upstream, struct conf
         .verify = tls->verify,
         .chain = tls->certificate.text,
         .key = tls->key.text,
+        .http2 = upstream->http2,
     };
     return tls_back_new(&spec, on_back_fault, &to);
 }

@@ -180,6 +180,18 @@ static void host_compile(struct load *load, cfg_t *sec, struct conf_upstream *re
                    value->text[0] ? value->text : "empty");
 }
 
+static void protocol_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
+{
+    static const char *const words[] = {"http1", "h2", NULL};
+    unsigned word = 0;
+    value_word(load, sec, "protocol", words, &word);
+    ret->http2 = word == 1;
+    if (ret->http2 && ret->proxy_protocol)
+        load_fault(load, value_get(sec, "protocol")->line,
+                   "upstream.protocol is h2, whose connections many clients share: "
+                   "proxy_protocol cannot name one; expected http1 with it");
+}
+
 /* A connection that says whose it is can serve nobody else: it is opened for one request. */
 static void proxy_protocol_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
 {
@@ -310,6 +322,7 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     if ((sub = value_section(sec, "retry")))
         retry_compile(load, sub, ret);
     proxy_protocol_compile(load, sec, ret);
+    protocol_compile(load, sec, ret);
     watch_compile(load, sec, ret);
     if ((sub = value_section(sec, "tls")))
         ret->tls = tls_back_compile(load, sub, ret);

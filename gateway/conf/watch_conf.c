@@ -166,6 +166,10 @@ void watch_compile(struct load *load, cfg_t *sec, struct conf_upstream *upstream
     value_time(load, sec, "slow_start", 0, DAY_MS, &ret->slow_start);
     if ((sub = value_section(sec, "health")))
         health_compile(load, sub, &ret->health);
+    if (sub && upstream->http2 && ret->health.type == HEALTH_HTTP)
+        load_fault(
+            load, value_line(sub),
+            "health.type is http, which asks by HTTP/1.1; expected tcp with protocol = h2");
     if (ret->health.type == HEALTH_HTTP && !ret->health.host)
         ret->health.host = upstream->host_name;
     if ((sub = value_section(sec, "outlier")))

@@ -63,6 +63,11 @@ static void gone(struct h1_client *client, enum reason reason, int err, size_t o
         events->on_gone(&client->leg, &fault);
 }
 
+static void on_close(struct h1_client *client)
+{
+    gone(client, R_UPSTREAM_RESET, 0, 0);
+}
+
 static void touch(struct h1_client *client)
 {
     loop_deadline(client->stream.loop, &client->due,
@@ -550,6 +555,7 @@ int h1_client_open(struct h1_client *client, struct loop *loop, const struct add
                                  .owner = owner,
                                  .timeouts = *timeouts,
                                  .leg.ops = &leg_ops,
+                                 .close = on_close,
                                  .opened_at = loop->now};
     deadline_init(&client->due, on_due);
     /* A socket that is connected already is writable at once and told like any other. */
@@ -573,10 +579,10 @@ void h1_client_lend(struct h1_client *client)
 
 bool h1_client_is_stale(const struct h1_client *client)
 {
-    return stream_has_news(&client->stream);
+    return !client->shared && stream_has_news(&client->stream);
 }
 
 void h1_client_close(struct h1_client *client)
 {
-    gone(client, R_UPSTREAM_RESET, 0, 0);
+    client->close(client);
 }

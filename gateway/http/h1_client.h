@@ -55,7 +55,8 @@ struct h1_client {
     bool keep_alive;    /* the answer lets the connection live */
     struct str upgrade; /* what the request asked for; .p NULL: nothing */
     bool chunked_in, chunked_out, until_close;
-    bool fresh; /* the owner's: it was opened for who has it, and never idle before */
+    bool shared; /* it is a lane of HTTP/2 (h2_client.h), and `stream` no socket's */
+    bool fresh;  /* the owner's: it was opened for who has it, and never idle before */
     uint8_t interims;
     uint32_t requests;     /* begun on this connection */
     uint32_t keep_alive_s; /* the server's Keep-Alive: timeout=, seconds; 0: not said */
@@ -67,6 +68,7 @@ struct h1_client {
     struct h1_chunk chunk;
     struct deadline due; /* connect, response or between bytes; the owner's while IDLE */
     void (*on_idle_due)(struct h1_client *client);
+    void (*close)(struct h1_client *client); /* h1_client_close, by what it is */
     struct grave grave;
 };
 

@@ -353,7 +353,9 @@ struct head *h2_section_response(struct h2_section *section, bool ended, enum me
     }
     head->status = (uint16_t)status;
     bool bodiless = method == M_HEAD || status < 200 || status == 204 || status == 304;
-    if (bodiless || (ended && !head->has_length))
+    if (!bodiless && ended)
+        head->has_length = true; /* none is 0 */
+    if (bodiless)
         head->framing = FRAMING_NONE;
     else
         head->framing = head->has_length ? FRAMING_LENGTH : FRAMING_CHUNKED;

@@ -457,8 +457,40 @@ static struct str choose_host(struct exchange *ex)
     return host;
 }
 
+bool forward_is_grpc(const struct exchange *ex)
+{
+    static const struct str kind = STR("application/grpc");
+    const struct field *type = ex->head ? head_find(ex->head, F_CONTENT_TYPE) : NULL;
+    return type && type->value.n >= kind.n &&
+           str_eq_nocase((struct str){type->value.p, kind.n}, kind);
+}
+
+/* Grpc-Timeout: one to eight digits and a unit; what passes for longer than anybody waits is
+ * none. */
+static bool grpc_timeout(const struct exchange *ex, uint64_t *ret_ms)
+{
+    static const struct {
+        char unit;
+        uint32_t us; /* 0: nanoseconds */
+    } units[] = {{'n', 0},           {'u', 1},         {'m', 1000},
+                 {'S', 1000 * 1000}, {'M', 60000000u}, {'H', 3600000000u}};
+    const struct field *field = head_find_name(ex->head, STR("grpc-timeout"));
+    uint64_t n;
+    if (!field || field->value.n < 2 ||
+        str_to_u64((struct str){field->value.p, field->value.n - 1}, 99999999, &n) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+        if (field->value.p[field->value.n - 1] == units[i].unit) {
+            *ret_ms = (units[i].us ? n * units[i].us : n / 1000) / 1000;
+            return *ret_ms <= DEADLINE_MAX_MS;
+        }
+    return false;
+}
+
 bool forward_deadline(const struct exchange *ex, uint64_t *ret_ms)
 {
+    if (forward_is_grpc(ex) && grpc_timeout(ex, ret_ms))
+        return true;
     const struct field *field =
         ex->trusted ? head_find(ex->head, F_X_REQUEST_DEADLINE_MS) : NULL;
     return field && str_to_u64(field->value, DEADLINE_MAX_MS, ret_ms) == 0;

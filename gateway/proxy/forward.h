@@ -17,8 +17,10 @@ bool forward_name(struct exchange *ex);
  * traceparent in, the route's edits and rewrite. Once for each exchange. */
 enum reason forward_request(struct exchange *ex);
 
-/* How long the client that a trusted proxy speaks for still waits, ms. False: it does not say.
- */
+/* Whether the client expects the answer of a gRPC server. */
+bool forward_is_grpc(const struct exchange *ex);
+/* How long the client still waits, ms: as a trusted proxy says, or its Grpc-Timeout. False: it
+ * does not say. */
 bool forward_deadline(const struct exchange *ex, uint64_t *ret_ms);
 /* Before it goes to another server: a Host that names the server names that one, and there is
  * less time. */

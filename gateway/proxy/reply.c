@@ -343,12 +343,6 @@ static unsigned grpc_status(unsigned status)
     }
 }
 
-static bool is_grpc(const struct exchange *ex)
-{
-    const struct field *type = ex->head ? head_find(ex->head, F_CONTENT_TYPE) : NULL;
-    return type && begins(type->value, STR("application/grpc"));
-}
-
 static void send_grpc(struct exchange *ex, const struct leg_fault *fault, unsigned status)
 {
     struct field fields[6];
@@ -376,7 +370,7 @@ void reply_error(struct exchange *ex, const struct leg_fault *fault)
     unsigned status = status_of(ex, fault);
     if (!ex->req_id.p) /* it failed before it had one */
         forward_name(ex);
-    if (is_grpc(ex)) {
+    if (forward_is_grpc(ex)) {
         send_grpc(ex, fault, status);
         return;
     }

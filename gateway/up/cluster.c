@@ -221,6 +221,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
     cluster->retry_budget_permille = spec->retry_budget_permille;
     cluster->retry_on = spec->retry_on;
     cluster->proxy_protocol = spec->proxy_protocol;
+    cluster->http2 = spec->http2;
     cluster->tls = spec->tls ? tls_back_ref(spec->tls) : NULL;
     atomic_init(&cluster->refs, 1);
     cluster->name = copy(spec->name);

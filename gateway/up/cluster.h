@@ -57,6 +57,7 @@ struct cluster_spec {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol;
+    bool http2;
     const struct sip_key *sticky; /* makes the servers' ids; NULL: they have none */
     struct watch watch;           /* copied */
     const struct cluster *kin; /* has the same connections, whatever else differs; NULL: none */
@@ -77,6 +78,7 @@ struct cluster {
     uint32_t retry_attempts, retry_budget_permille;
     unsigned retry_on;
     unsigned proxy_protocol; /* version of the PROXY header before each request; 0: none */
+    bool http2;
     struct watch watch;
     struct tls_back *tls; /* NULL: without */
 

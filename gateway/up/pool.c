@@ -27,8 +27,9 @@ struct pool {
     struct pool_waiter *waiters, **last_waiter;
     uint32_t waiting;
     struct slab clients;
-    uint32_t backoff_ms; /* 0: the last connect went well */
-    uint64_t down_until; /* ns, with backoff_ms */
+    struct h2_trunks trunks; /* what they share, with HTTP/2 */
+    uint32_t backoff_ms;     /* 0: the last connect went well */
+    uint64_t down_until;     /* ns, with backoff_ms */
     struct deadline refill_due, look_due;
     struct task refill;
     struct habit habit; /* the server's, with idle connections */
@@ -120,6 +121,7 @@ static void on_bury_pool(struct grave *grave)
 {
     struct pool *pool = (struct pool *)((char *)grave - offsetof(struct pool, grave));
     slab_done(&pool->clients);
+    h2_trunks_done(&pool->trunks);
     tls_peer_done(&pool->peer);
     cluster_unref(pool->cluster);
     mem_free(pool);
@@ -382,8 +384,12 @@ static int open_one(struct pool *pool)
         return -ENOMEM;
     }
     struct h1_client_timeouts timeouts = timeouts_of(pool);
-    int rc = h1_client_open(client, pool->loop, &pool->server->addr,
-                            pool->peer.back ? &pool->peer : NULL, &timeouts, &client_ops, pool);
+    struct tls_peer *peer = pool->peer.back ? &pool->peer : NULL;
+    const struct addr *addr = &pool->server->addr;
+    int rc = pool->cluster->http2
+                 ? h2_lane_open((struct h2_lane *)client, &pool->trunks, addr, peer, &timeouts,
+                                &client_ops, pool)
+                 : h1_client_open(client, pool->loop, addr, peer, &timeouts, &client_ops, pool);
     if (rc < 0) {
         slab_give(&pool->clients, client);
         permits_give(&pool->permits);
@@ -393,7 +399,8 @@ static int open_one(struct pool *pool)
     client->spread = next_spread(pool);
     list_put(&pool->connecting_first, client);
     pool->connecting++;
-    count(pool->counters.opened, 1);
+    if (!client->shared)
+        count(pool->counters.opened, 1);
     return 0;
 }
 
@@ -594,7 +601,9 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     pool->jitter = (uint64_t)(uintptr_t)pool ^ loop->now;
     deadline_init(&pool->refill_due, on_refill_due);
     deadline_init(&pool->look_due, on_look_due);
-    slab_init(&pool->clients, sizeof(struct h1_client), 64);
+    h2_trunks_init(&pool->trunks, loop, counters->opened);
+    slab_init(&pool->clients,
+              cluster->http2 ? sizeof(struct h2_lane) : sizeof(struct h1_client), 64);
     return pool;
 }
 

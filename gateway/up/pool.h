@@ -8,7 +8,7 @@
 #ifndef POSTERN_UP_POOL_H
 #define POSTERN_UP_POOL_H
 
-#include "http/h1_client.h"
+#include "http/h2_client.h"
 #include "up/cluster.h"
 
 struct pool;

@@ -275,7 +275,7 @@ def test_large_answer_is_paced_by_the_window(pair, h2):
     assert client.response(other).body == b"ok"  # the other stream is not held up
     client.send(WindowUpdateFrame(stream, 1 << 30))
     threading.Thread(target=conn.send, args=(b"x" * (size - taken),), daemon=True).start()
-    assert len(client.response(stream).body) == size
+    assert len(client.response(stream, timeout=60).body) == size
 
 
 def test_slow_backend_stops_its_stream_only(pair, h2):

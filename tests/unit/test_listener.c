@@ -13,6 +13,8 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_int_equal(listener->trusted_count, 0);
     assert_int_equal(listener->forwarded, FORWARDED_X);
     assert_false(listener->proxy_protocol);
+    assert_true(listener->http2);
+    assert_int_equal(listener->limits.streams, 128);
     assert_int_equal(listener->limits.header_bytes, 32768);
     assert_int_equal(listener->limits.headers, 100);
     assert_int_equal(listener->limits.target_bytes, 8192);
@@ -36,11 +38,13 @@ static void takes_every_option(void **state)
         "listener \"l\" {\n listen = {\"0.0.0.0:80\", \"[::]:80\"}\n listen += \"unix:/s\"\n"
         "trusted_proxies = {\"10.0.0.0/8\", \"unix:\", \"::1\"}\n"
         "limits { header_bytes = 4k headers = 7 target_bytes = 1k body_bytes = 0\n"
-        "connections = 9 requests_per_connection = 10 }\n"
+        "connections = 9 requests_per_connection = 10 streams = 11 } http2 = false\n"
         "timeouts { header = 1ms body = 2ms idle = 3ms write = 4ms rate = 1k\n"
         "rate_window = 1s } paths { encoded_slash = pass } }");
     const struct conf_listener *listener = &conf->listeners[0];
     assert_int_equal(listener->addr_count, 3);
+    assert_false(listener->http2);
+    assert_int_equal(listener->limits.streams, 11);
     assert_int_equal(listener->addrs[0].sa.sa_family, AF_INET);
     assert_int_equal(listener->addrs[1].sa.sa_family, AF_INET6);
     assert_int_equal(listener->addrs[2].sa.sa_family, AF_UNIX);

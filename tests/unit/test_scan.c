@@ -7,7 +7,7 @@ static void an_unknown_option_hides_no_other_fault(void **state)
         "wrokers = 2\n"
         "listener \"l\" { listen = \"127.0.0.1:1\" quic = true\n"
         "  limits { gophers = 128 headers = 0 } plain = false\n"
-        "  tls { certificate \"x\" { chain = \"a\" key = {b, c} } } }\n"
+        "  cipher_box { certificate \"x\" { chain = \"a\" key = {b, c} } } }\n"
         "plugins { load = {\"/x.so\"} }\n"
         "quux(a, \"b\")\n"
         "quux += {1}\n"
@@ -17,7 +17,7 @@ static void an_unknown_option_hides_no_other_fault(void **state)
         "t:3: unknown option \"gophers\" in limits\n"
         "t:3: unknown option \"plain\" in listener\n"
         "t:3: limits.headers is 0, expected 1 to 1000\n"
-        "t:4: unknown option \"tls\" in listener\n"
+        "t:4: unknown option \"cipher_box\" in listener\n"
         "t:5: plugins.load: cannot load /x.so: cannot open shared object file: No such file "
         "or directory\n"
         "t:6: unknown option \"quux\" in the top level\n"
@@ -29,11 +29,8 @@ static void what_is_not_there_yet_is_unknown(void **state)
 {
     (void)state;
     static const struct option_case in_upstream[] = {
-        {"protocol = h2", "unknown option \"protocol\" in upstream"},
-        {"tls { }", "unknown option \"tls\" in upstream"},
-        {"health { path = \"/h\" }", "unknown option \"health\" in upstream"},
-        {"outlier { failures = 5 }", "unknown option \"outlier\" in upstream"},
-        {"breaker { pending = 1 }", "unknown option \"breaker\" in upstream"},
+        {"http3 = true", "unknown option \"http3\" in upstream"},
+        {"circuit { failures = 5 }", "unknown option \"circuit\" in upstream"},
     };
     static const struct option_case in_route[] = {
         {"mirror = shadow", "unknown option \"mirror\" in route"},

@@ -15,6 +15,7 @@ static void has_the_defaults_of_the_manual(void **state)
     assert_null(upstream->hash_name);
     assert_int_equal(upstream->host, HOST_PASS);
     assert_int_equal(upstream->proxy_protocol, 0);
+    assert_false(upstream->http2);
     assert_int_equal(upstream->pool.warm, 1);
     assert_int_equal(upstream->pool.idle, 64);
     assert_int_equal(upstream->pool.connections, 1024);
@@ -235,6 +236,12 @@ static void checks_what_servers_are_told_of_the_client(void **state)
         {"host = \"inner.example:8080\"", NULL},
         {"host = \"\"", "upstream.host is empty, expected pass, upstream, or a HOST"},
         {"host = \"a b\"", "upstream.host is a b, expected pass, upstream, or a HOST"},
+        {"protocol = h2", NULL},
+        {"protocol = h2 health { interval = 5s }", NULL},
+        {"protocol = h3", "upstream.protocol is h3, expected http1 or h2"},
+        {"protocol = h2 proxy_protocol = v1", "upstream.protocol is h2, whose connections"},
+        {"protocol = h2 health { path = \"/h\" }",
+         "health.type is http, which asks by HTTP/1.1"},
         {"proxy_protocol = off", NULL},
         {"proxy_protocol = v1 pool { connections = 9 warm = 0 lifetime = 0 }", NULL},
         {"proxy_protocol = v3", "upstream.proxy_protocol is v3, expected off, v1 or v2"},

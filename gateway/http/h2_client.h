@@ -1,0 +1,49 @@
+/* The client side of HTTP/2: few connections to a server, each with many requests at a time.
+ *
+ *   pool ─▶ lane ─▶ trunk ─▶ server
+ *
+ * A trunk is a connection. A lane is the right to one request at a time on a trunk, and looks
+ * to the pool and to exchanges like a connection of HTTP/1 (it is an h1_client whose leg is one
+ * stream after another): lent, released, idle, closed. So waiting, limits and retries are the
+ * pool's, as ever. A lane takes a trunk that has room, else opens one; a trunk without lanes
+ * closes. One worker's thread. */
+#ifndef POSTERN_HTTP_H2_CLIENT_H
+#define POSTERN_HTTP_H2_CLIENT_H
+
+#include "http/h1_client.h"
+#include "http/h2_fields.h"
+
+struct h2_trunk;
+
+/* The trunks to one server. Embedded in the pool. */
+struct h2_trunks {
+    struct loop *loop;
+    struct h2_trunk *first;
+    _Atomic uint64_t *opened; /* counts them */
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *option;
+};
+void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop, _Atomic uint64_t *opened);
+void h2_trunks_done(struct h2_trunks *trunks); /* no lane lives any more */
+
+struct h2_lane {
+    struct h1_client client; /* first: what the owner sees. Its stream is no socket's */
+    struct h2_trunk *trunk;
+    struct h2_lane *next, **prev; /* the trunk's */
+    int32_t id;                   /* of the stream under way; 0: none */
+    bool has_body;                /* of the request: what is queued goes out */
+    bool deferred;                /* nghttp2 waits for more in the queue */
+    bool paused;
+    struct seg *first, **last; /* what is to be sent */
+    size_t queued;
+    const struct head *trailers; /* the exchange's */
+    uint32_t unconsumed;
+    struct task ready; /* its trunk stood when it came */
+};
+
+/* As h1_client_open, of the lane's client. */
+int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct addr *addr,
+                 struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
+                 const struct h1_client_ops *ops, void *owner);
+
+#endif

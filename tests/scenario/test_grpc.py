@@ -1,0 +1,217 @@
+"""gRPC from end to end: real clients, real servers (python3-grpcio), HTTP/2 on both sides."""
+
+import threading
+from concurrent import futures
+
+import grpc
+import pytest
+
+from conftest import HTTP
+from gateway import free_address, own_host, until
+from wire import WAIT
+
+CONF = HTTP + '''
+upstream "app" { server "@app@" {} protocol = h2 }
+route "all" { path = "/{rest...}"  upstream = app }
+'''
+
+
+class Server:
+    """Methods of service t.T over plain bytes."""
+
+    def __init__(self, port=0, **options):
+        self.calls, self.release = [], threading.Event()
+        self.server = grpc.server(futures.ThreadPoolExecutor(20), options=list(options.items()))
+        handlers = {
+            "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
+            "Fail": grpc.unary_unary_rpc_method_handler(self.fail),
+            "Wait": grpc.unary_unary_rpc_method_handler(self.wait),
+            "Many": grpc.unary_stream_rpc_method_handler(self.many),
+            "Sum": grpc.stream_unary_rpc_method_handler(self.sum),
+            "Echo": grpc.stream_stream_rpc_method_handler(self.echo),
+        }
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("t.T", handlers),))
+        self.port = self.server.add_insecure_port(f"{own_host()}:{port}")
+        self.server.start()
+
+    def __str__(self):
+        return f"{own_host()}:{self.port}"
+
+    def close(self):
+        self.release.set()
+        self.server.stop(None).wait(WAIT)
+
+    def unary(self, request, context):
+        meta = dict(context.invocation_metadata())
+        self.calls.append(meta)
+        context.send_initial_metadata((("x-initial", "1"),))
+        context.set_trailing_metadata((("x-trailing", "2"), ("x-bin", b"\0\1\2")))
+        return b"answer to " + request
+
+    def fail(self, request, context):
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not now: \u00e4")
+
+    def wait(self, request, context):
+        self.calls.append(context.time_remaining())
+        self.release.wait(WAIT)
+        return b"late"
+
+    def many(self, request, context):
+        for n in range(int(request)):
+            yield b"%d" % n
+
+    def sum(self, requests, context):
+        return b"%d" % sum(int(r) for r in requests)
+
+    def echo(self, requests, context):
+        for request in requests:
+            yield b"echo " + request
+
+
+@pytest.fixture
+def grpc_pair(gateway, opened):
+    server = Server()
+    opened.append(server)
+    gw = gateway(CONF, app=server)
+    host, port = gw.address()
+    channel = grpc.insecure_channel(f"{host}:{port}")
+    opened.append(channel)
+    return gw, server, channel
+
+
+def test_unary_with_metadata(grpc_pair):
+    gw, server, channel = grpc_pair
+    answer, call = channel.unary_unary("/t.T/Unary").with_call(
+        b"question", timeout=WAIT, metadata=(("x-mine", "here"), ("y-bin", b"\xff\0")))
+    assert answer == b"answer to question"
+    assert server.calls[0]["x-mine"] == "here" and server.calls[0]["y-bin"] == b"\xff\0"
+    assert dict(call.initial_metadata())["x-initial"] == "1"
+    assert dict(call.trailing_metadata())["x-trailing"] == "2"
+    assert dict(call.trailing_metadata())["x-bin"] == b"\0\1\2"
+    line = gw.wait_log()[0]
+    assert line["proto"] == "HTTP/2.0" and line["status"] == 200 and line["upstream"] == "app"
+
+
+def test_status_of_the_server(grpc_pair):
+    _, _, channel = grpc_pair
+    with pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary("/t.T/Fail")(b"", timeout=WAIT)
+    assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert error.value.details() == "not now: \u00e4"
+    with pytest.raises(grpc.RpcError) as error:  # trailers only
+        channel.unary_unary("/t.T/None")(b"", timeout=WAIT)
+    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_streams(grpc_pair):
+    _, _, channel = grpc_pair
+    many = list(channel.unary_stream("/t.T/Many")(b"500", timeout=WAIT))
+    assert many == [b"%d" % n for n in range(500)]
+    assert channel.stream_unary("/t.T/Sum")((b"%d" % n for n in range(500)), timeout=WAIT) == b"124750"
+
+
+def test_both_directions_at_once(grpc_pair):
+    """Each message is asked for by the answer to the one before."""
+    _, _, channel = grpc_pair
+    turn = threading.Semaphore(1)
+
+    def requests():
+        for n in range(50):
+            turn.acquire()
+            yield b"%d" % n
+
+    seen = []
+    for answer in channel.stream_stream("/t.T/Echo")(requests(), timeout=WAIT):
+        seen.append(answer)
+        turn.release()
+    assert seen == [b"echo %d" % n for n in range(50)]
+
+
+def test_large_messages(grpc_pair):
+    _, _, channel = grpc_pair
+    body = b"x" * (3 << 20)
+    assert channel.unary_unary("/t.T/Unary")(body, timeout=WAIT) == b"answer to " + body
+
+
+def test_many_calls_share_a_connection(grpc_pair):
+    gw, server, channel = grpc_pair
+    calls = [channel.unary_unary("/t.T/Unary").future(b"%d" % n, timeout=WAIT) for n in range(90)]
+    assert [c.result() for c in calls] == [b"answer to %d" % n for n in range(90)]
+    assert gw.metric("postern_upstream_connections_opened_total", upstream="app") == 1
+    assert gw.metric("postern_requests_total", code="200") == 90
+
+
+def test_client_cancels(grpc_pair):
+    gw, server, channel = grpc_pair
+    call = channel.unary_unary("/t.T/Wait").future(b"")
+    until(lambda: server.calls, "it has arrived")
+    call.cancel()
+    line = gw.wait_log()[0]
+    assert line["reason"] == "client.abort"
+    assert channel.unary_unary("/t.T/Unary")(b"a", timeout=WAIT) == b"answer to a"
+    assert gw.metric("postern_upstream_connections_opened_total", upstream="app") == 1
+
+
+def test_deadline_of_the_client(grpc_pair):
+    gw, server, channel = grpc_pair
+    with pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary("/t.T/Wait")(b"", timeout=0.5)
+    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert server.calls[0] <= 0.5
+    assert gw.wait_log()[0]["reason"] in ("client.abort", "upstream.timeout_total")
+
+
+def test_our_own_errors(gateway, opened):
+    gw = gateway(CONF.replace("/{rest...}", "/t.T/{rest...}"), app=free_address(own_host()))
+    host, port = gw.address()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            channel.unary_unary("/t.T/Unary")(b"", timeout=WAIT)
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "Cannot connect" in error.value.details()
+        with pytest.raises(grpc.RpcError) as error:
+            channel.unary_unary("/other/None")(b"", timeout=WAIT)
+        assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert gw.wait_log(reason="upstream.connect")[0]["status"] == 502
+
+
+def test_http1_client_and_h2_backend(gateway, upstream, opened):
+    """A plain request by HTTP/1 goes to a server of HTTP/2 and back."""
+    server = Server()
+    opened.append(server)
+    gw = gateway(CONF, app=server)
+    response = gw.client().get("/t.T/Unary")  # a gRPC server's word for what is not gRPC
+    assert response.status in (200, 415), response.start
+    assert server.calls == []
+
+
+def test_server_restarts(gateway, opened):
+    server = Server()
+    gw = gateway(CONF, app=server)
+    host, port = gw.address()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        unary = channel.unary_unary("/t.T/Unary")
+        assert unary(b"1", timeout=WAIT)
+        server.close()
+        again = Server(server.port)
+        opened.append(again)
+
+        def works():
+            try:
+                return unary(b"2", timeout=WAIT) == b"answer to 2"
+            except grpc.RpcError:
+                return False
+        until(works, "the new server answers")
+
+
+def test_max_streams_of_the_server(gateway, opened):
+    server = Server(**{"grpc.max_concurrent_streams": 2})
+    opened.append(server)
+    gw = gateway(CONF, app=server)
+    host, port = gw.address()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        assert channel.unary_unary("/t.T/Unary")(b"0", timeout=WAIT)
+        calls = [channel.unary_unary("/t.T/Unary").future(b"%d" % n, timeout=WAIT)
+                 for n in range(30)]
+        assert [c.result() for c in calls] == [b"answer to %d" % n for n in range(30)]
