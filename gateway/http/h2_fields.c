@@ -199,7 +199,8 @@ static void join_crumbs(struct h2_section *section)
         }
         head->fields[kept++] = field;
     }
-    whole->value = (struct str){out, n};
+    if (whole)
+        whole->value = (struct str){out, n};
     head->count = kept;
 }
 
