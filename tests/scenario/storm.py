@@ -48,8 +48,8 @@ class Storm:
         for fd, sock in self.socks.items():
             sock.send(self.request * self.depth)
             self.left[fd] = self.depth
-        open_ones = len(self.socks)
-        while open_ones:
+        asking = set(self.socks)
+        while asking:
             events = self.poll.poll(15)
             assert events, "no answer came"
             self.first = self.first or time.monotonic()
@@ -60,7 +60,7 @@ class Storm:
                     self.socks[fd].send(self.request * self.depth)
                     self.left[fd] = self.depth
                 elif self.left[fd] == 0:
-                    open_ones -= 1
+                    asking.discard(fd)
         return time.monotonic() - begin
 
     def close(self):

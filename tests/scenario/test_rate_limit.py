@@ -177,6 +177,26 @@ def test_by_credential_and_without_it_by_address(gateway):
     assert from_client(client, "192.0.2.2") == 200
 
 
+def test_who_is_known_counts_by_name_wherever_he_comes_from(gateway, tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"key": "ka", "consumer": "alice"},
+                                         {"key": "kb", "consumer": "bob"}]}))
+    g = gateway(PROXIED + f'route "all" {{ path = "/{{rest...}}" {OK}\n'
+                'rate_limit { rate = "2/m"  by = credential }\n'
+                f'key_auth {{ file = "{keys}"  optional = true }} }}\n')
+    client = g.client()
+
+    def ask(address, *key):
+        return from_client(client, address, fields=[("X-Api-Key", k) for k in key])
+
+    assert [ask(f"192.0.2.{i}", "ka") for i in range(3)] == [200, 200, 429]
+    assert [ask("192.0.2.1", "kb") for _ in range(3)] == [200, 200, 429]
+    assert [ask("192.0.2.1") for _ in range(3)] == [200, 200, 429]
+    assert ask("192.0.2.9", "wrong") == 401  # refused before it counts
+    refused = g.wait_log(3, status=429)
+    assert [line["credential"] for line in refused] == ["alice", "bob", None]
+
+
 def test_by_path_in_its_normal_form(gateway):
     client = gateway(limited('rate = "1/m"  by = path')).client()
     assert from_client(client, "192.0.2.1", "/a/b") == 200
@@ -253,6 +273,7 @@ def test_long_and_odd_keys(gateway):
 # how exact it is
 
 @pytest.mark.threads
+@pytest.mark.undisturbed
 def test_two_workers_let_through_what_the_rate_says(gateway, opened):
     """burst + rate * time is exact whatever else the machine does: a burst of a second makes up
     for any time in which nobody asked."""
@@ -264,6 +285,7 @@ def test_two_workers_let_through_what_the_rate_says(gateway, opened):
 
 
 @pytest.mark.threads
+@pytest.mark.undisturbed
 def test_the_default_burst_keeps_every_second_within_a_hundredth(gateway, opened):
     g = gateway("workers = 2\n" + one('rate = "1000/s"  by = route'))
     storm = Storm([g.address()], 64)

@@ -160,6 +160,8 @@ def test_cost_and_long_keys(gateway, redis):
     assert max(map(len, server.keys())) < 200
 
 
+@pytest.mark.threads
+@pytest.mark.undisturbed
 def test_a_busy_key_does_not_cost_a_trip_each(gateway, redis, opened):
     server = redis()
     g = gateway(conf(f'rate = "100000/s"  burst = 20000  by = route', 2), redis=server)
@@ -173,6 +175,7 @@ def test_a_busy_key_does_not_cost_a_trip_each(gateway, redis, opened):
     assert server.commands("evalsha") == trips - server.commands("eval")
 
 
+@pytest.mark.undisturbed
 @pytest.mark.parametrize("burst", ["", "burst = 1000"])
 def test_two_gateways_let_through_what_the_rate_says(gateway, redis, opened, burst):
     """Never more than burst + rate * time; and with a burst that makes up for any pause, 2 % less
@@ -220,6 +223,7 @@ def test_redis_is_killed_and_comes_back(gateway, redis, down, then, reason):
     assert g.stderr.count("answers again") == 1
 
 
+@pytest.mark.threads
 def test_two_workers_say_once_that_it_went(gateway, redis):
     server = redis()
     g = gateway(conf('rate = "100/s"', 2), redis=server)
@@ -342,6 +346,7 @@ def test_state_is_kept_over_reloads_and_restarts(gateway, redis):
     assert statuses(gateway(conf('rate = "4/h"'), redis=server), 2) == [200, 429]
 
 
+@pytest.mark.threads
 def test_reloads_under_load_lose_no_connection(gateway, redis, opened):
     server = redis()
     g = gateway(conf('rate = "50/s"', 2), redis=server)

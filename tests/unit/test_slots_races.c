@@ -89,10 +89,10 @@ static void begin(void)
 
 static void play_out(void (*work)(unsigned thread))
 {
-    static unsigned left;
+    static unsigned left, i;
     left = THREADS;
     play.work = work;
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (i = 0; i < THREADS; i++) {
         getcontext(&play.threads[i]);
         play.threads[i].uc_stack.ss_sp = play.stacks[i];
         play.threads[i].uc_stack.ss_size = STACK;
