@@ -23,6 +23,8 @@ int fdwatch_set(struct fdwatch *watch, int fd, unsigned wanted)
     watch->wanted = 0;
     if (!wanted)
         return 0;
+    if (fd < 0)
+        return -EBADF;
     short what = EV_PERSIST;
     what |= wanted & FDWATCH_READ ? EV_READ : 0;
     what |= wanted & FDWATCH_WRITE ? EV_WRITE : 0;

@@ -189,14 +189,18 @@ void instance_run(struct loop *main_loop)
 static void api_follow(struct postern_setup *s, const char *path)
 {
     struct instance *instance = s->instance;
+    if (!instance->plugin->def.on_change) {
+        s->faulty = true;
+        s->ops->say(s, true, -1, 0, "it follows a file and has no on_change");
+        return;
+    }
     struct follow *follow = mem_zalloc(sizeof(*follow));
     size_t n = strlen(path) + 1;
     char *copy = follow ? mem_alloc(n) : NULL;
-    if (!copy || !instance->plugin->def.on_change) {
-        mem_free(copy);
+    if (!copy) {
         mem_free(follow);
-        s->ops->say(s, true, -1, 0,
-                    copy ? "it follows a file and has no on_change" : "out of memory");
+        s->faulty = true;
+        s->ops->say(s, true, -1, 0, "out of memory");
         return;
     }
     follow->path = memcpy(copy, path, n);

@@ -1,5 +1,6 @@
-"""The program exports nothing but what plugins may call (postern_*). Looked at is the release
-build named by POSTERN_RELEASE, else the one given."""
+"""The program exports nothing but what plugins may call (postern_*), and a plugin nothing but
+itself. Looked at is the program of the release build named by POSTERN_RELEASE, else the first
+one given; the others are plugins."""
 
 import os
 import re
@@ -18,5 +19,11 @@ if any(re.match(r"_*(asan|tsan|ubsan|sanitizer)_", name) for name in names):
 # Copies of a library's variables that the program refers to are the linker's doing.
 copied = {line.split()[4].split("@")[0]
           for line in run("readelf", "-rW", binary)[1].splitlines() if "_COPY" in line}
-finish([f"{binary}: exports {name}" for name in names
-        if not name.startswith("postern_") and name not in copied])
+faults = [f"{binary}: exports {name}" for name in names
+          if not name.startswith("postern_") and name not in copied]
+for plugin in sys.argv[2:]:
+    status, text = run("nm", "-D", "--defined-only", plugin)
+    exported = [line.split()[-1] for line in text.splitlines()]
+    if status or exported != ["postern_plugin"]:
+        faults.append(f"{plugin}: exports {exported or text}, expected postern_plugin alone")
+finish(faults)

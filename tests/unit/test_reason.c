@@ -2,10 +2,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "http/reason.h"
 
 static void each_reason_has_a_name_of_its_own(void **state)
@@ -31,11 +33,38 @@ static void names_need_no_escaping(void **state)
     }
 }
 
+static void those_of_plugins_stand_behind(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "No", "a b", "a-b", NULL};
+    enum reason one = reason_add("test.one", "One");
+    assert_in_range(one, REASON_COUNT, REASON_MAX - 1);
+    assert_string_equal(reason_texts[one].name, "test.one");
+    assert_int_equal(reason_add("test.one", "Another title"), one);
+    assert_int_equal(reason_add("client.abort", "Ours"), R_CLIENT_ABORT);
+    for (size_t i = 0; bad[i]; i++)
+        assert_int_equal(reason_add(bad[i], "Title"), R_NONE);
+    assert_int_equal(reason_add("test.two", "\"quoted\""), R_NONE);
+    assert_int_equal(reason_add("test.two", ""), R_NONE);
+    for (unsigned long n = 1; n <= 2; n++) {
+        mem_fail_at(n);
+        assert_int_equal(reason_add("test.two", "Two"), R_NONE);
+    }
+    mem_fail_at(0);
+    for (int i = one + 1; i < REASON_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "test.n%d", i);
+        assert_int_equal(reason_add(name, "One of many"), i);
+    }
+    assert_int_equal(reason_add("test.two", "Two"), R_NONE); /* there is no room */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_reason_has_a_name_of_its_own),
         cmocka_unit_test(names_need_no_escaping),
+        cmocka_unit_test(those_of_plugins_stand_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
