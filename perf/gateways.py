@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 
-from rig import Trouble, first_line, free_port, is_listening, read, tree, wait_for
+from rig import ROOT, Trouble, first_line, free_port, is_listening, read, tree, wait_for
 
 KEEP = 128 # unused upstream connections a gateway may keep
 NAMES = ["postern", "nginx", "haproxy", "relay"]
@@ -272,7 +272,21 @@ route "keyed" {{
             return False
 
 
-KINDS = {k.name: k for k in (Postern, Nginx, Haproxy, Relay)}
+class Plugged(Postern):
+    """postern with three plugins that do nothing, in three phases each; measured when named."""
+    name = "plugged"
+
+    def config(self):
+        names = [f"empty{i}" for i in range(3)]
+        for name in names:
+            subprocess.run(["cc", "-shared", "-fPIC", "-O2", f'-DNAME="{name}"',
+                            f"-I{ROOT}/gateway/plugin", "-o", f"{self.dir}/{name}.so",
+                            f"{ROOT}/perf/empty_plugin.c"], check=True)
+        sections = "".join(f"{name} {{ }}\n" for name in names)
+        return f'plugins {{ directory = "{self.dir}" }}\n{sections}{super().config()}'
+
+
+KINDS = {k.name: k for k in (Postern, Plugged, Nginx, Haproxy, Relay)}
 
 
 def choose(only):
@@ -280,8 +294,8 @@ def choose(only):
     wanted = [n for n in only.split(",") if n] if only else NAMES
     for name in wanted:
         if name not in KINDS:
-            raise Trouble(f"--only {name}: there is {', '.join(NAMES)}")
-    return [KINDS[n] for n in NAMES if n in wanted]
+            raise Trouble(f"--only {name}: there is {', '.join(KINDS)}")
+    return [kind for name, kind in KINDS.items() if name in wanted]
 
 
 def programs(kinds):

@@ -36,7 +36,7 @@ static const char usage[] =
     "  -v, -V     version; version with those of compiler and libraries\n"
     "  -h         this text\n"
     "  --explain \"GET http://host/path\"\n"
-    "             which listener, route and upstream that request would get, and why\n"
+    "             which listener, route, plugins and upstream that request would get, and why\n"
     "  --help-plugin NAME\n"
     "             what a plugin is for and its options; NAME may be the path of one\n"
     "\n"

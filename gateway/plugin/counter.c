@@ -8,12 +8,17 @@ struct counter_chunk {
 
 struct counter {
     char *plugin, *place, *name, *help;
-    unsigned next; /* counter of the same hash + 1 */
+    unsigned next;  /* counter of the same hash + 1 */
+    unsigned first; /* of that name */
+    unsigned after; /* the next one of that name + 1; 0: the last */
+    unsigned last;  /* of that name, and the first of another name + 1: kept at the first */
+    unsigned next_name;
 };
 
 static struct {
     struct counter *list;
     unsigned count, room;
+    unsigned names;  /* the first counter of some name + 1 */
     unsigned *heads; /* counter + 1, by hash; as many as there is room for */
 } all;
 
@@ -107,6 +112,15 @@ static bool is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
+/* The first counter of that name, or the one that is about to be made. There are few names. */
+static unsigned first_of(const char *name)
+{
+    for (unsigned i = all.names; i; i = all.list[i - 1].next_name)
+        if (strcmp(all.list[i - 1].name, name) == 0)
+            return i - 1;
+    return all.count;
+}
+
 int counter_id(const char *plugin, const char *place, const char *name, const char *help)
 {
     if (!is_name(name) || !help || strpbrk(help, "\r\n\\"))
@@ -120,38 +134,38 @@ int counter_id(const char *plugin, const char *place, const char *name, const ch
     }
     if (all.count == COUNTER_CHUNK * COUNTER_CHUNKS || (all.count == all.room && !grow()))
         return -1;
-    struct counter c = {copy(plugin), copy(place), copy(name), copy(help), 0};
+    struct counter c = {.plugin = copy(plugin), copy(place), copy(name), copy(help)};
     if (!c.plugin || !c.place || !c.name || !c.help) {
         mem_free(c.plugin), mem_free(c.place), mem_free(c.name), mem_free(c.help);
         return -1;
     }
     unsigned *head = &all.heads[hash(plugin, place, name) % all.room];
     c.next = *head;
+    c.first = first_of(name);
+    c.last = all.count;
+    c.next_name = all.names;
     all.list[all.count] = c;
+    if (c.first == all.count) {
+        all.names = all.count + 1;
+    } else {
+        struct counter *first = &all.list[c.first];
+        all.list[first->last].after = all.count + 1;
+        first->last = all.count;
+    }
     *head = ++all.count;
     return (int)(all.count - 1);
-}
-
-static bool is_first(unsigned counter)
-{
-    for (unsigned i = 0; i < counter; i++)
-        if (strcmp(all.list[i].name, all.list[counter].name) == 0)
-            return false;
-    return true;
 }
 
 void counter_each(struct counters *const *sets, size_t count,
                   void (*each)(void *arg, const struct counter_view *view), void *arg)
 {
     for (unsigned i = 0; i < all.count; i++) {
-        if (!is_first(i))
+        if (all.list[i].first != i)
             continue;
-        for (unsigned k = i; k < all.count; k++) {
-            const struct counter *c = &all.list[k];
-            if (strcmp(c->name, all.list[i].name) != 0)
-                continue;
+        for (unsigned k = i + 1; k; k = all.list[k - 1].after) {
+            const struct counter *c = &all.list[k - 1];
             each(arg, &(struct counter_view){c->plugin, c->place, c->name, c->help,
-                                             sum(sets, count, k)});
+                                             sum(sets, count, k - 1)});
         }
     }
 }

@@ -666,6 +666,17 @@ def test_the_example_builds_from_what_is_installed(gateway, tmp_path):
     assert gw.metric("postern_plugin_example_refused_total", plugin="example", place="route a") == 1
 
 
+def test_explain_names_the_plugins_in_their_order(tmp_path):
+    config = ('probe { }\n' + answers(("a", "waiter { how = now }"), ("b", "probe { enabled = false }"))
+              ).replace("@http@", "127.0.0.1:1")
+    for target, lines in (("/a", ["plugin probe of the top level",
+                                  "plugin waiter of route a"]),
+                          ("/b", []), ("/c", ["plugin probe of the top level"])):
+        status, said = check(tmp_path, config, "--explain", f"GET {target}")
+        assert status == 0
+        assert [line.strip() for line in said.splitlines() if "plugin " in line] == lines
+
+
 # where they are found
 
 
