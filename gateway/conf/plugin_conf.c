@@ -181,19 +181,27 @@ static struct postern_origin *new_origin(struct load *load, size_t index)
     return origin;
 }
 
-/* "http://HOST[:PORT]" as the text of an upstream; "": it is none. */
+/* "http://HOST[:PORT]" or https as the text of an upstream; "": it is none. */
 static void put_upstream(struct str where, char out[512])
 {
-    struct str host = {where.p + 7, where.n - 7};
-    const char *colon = host.n ? memrchr(host.p, ':', host.n) : NULL;
-    bool port = colon && !memchr(colon, ']', (size_t)(host.p + host.n - colon));
+    bool tls = where.n > 8 && memcmp(where.p, "https://", 8) == 0;
+    size_t skip = tls ? 8 : 7;
     out[0] = '\0';
+    if (!tls && (where.n <= 7 || memcmp(where.p, "http://", 7) != 0))
+        return;
+    struct str host = {where.p + skip, where.n - skip};
+    const char *colon = memrchr(host.p, ':', host.n);
+    bool port = colon && !memchr(colon, ']', (size_t)(host.p + host.n - colon));
     if (!head_is_authority(host) || host.n > 255)
         return;
     snprintf(out, 512,
              "upstream { " GRAMMAR_TITLE " = '%.*s' server { " GRAMMAR_TITLE
-             " = '%.*s%s' } pool { " GRAMMAR_PLACE " = '' warm = 0 } }",
-             (int)where.n, where.p, (int)host.n, host.p, port ? "" : ":80");
+             " = '%.*s%s' } pool { " GRAMMAR_PLACE " = '' warm = 0 } %s }",
+             (int)where.n, where.p, (int)host.n, host.p,
+             port  ? ""
+             : tls ? ":443"
+                   : ":80",
+             tls ? "tls { " GRAMMAR_PLACE " = '' }" : "");
 }
 
 /* The upstream that `text` says, behind the others. False: there were faults. */
@@ -238,14 +246,13 @@ static struct postern_origin *on_origin(struct postern_setup *s, int option, siz
     for (size_t k = 0; k < conf->upstream_count; k++)
         if (str_eq(where, str_of(conf->upstreams[k].name)))
             return new_origin(load, k);
-    if (where.n > 7 && memcmp(where.p, "http://", 7) == 0)
-        put_upstream(where, text);
+    put_upstream(where, text);
     if (text[0] && add_upstream(load, text, where))
         return new_origin(load, conf->upstream_count - 1);
     char said[600];
     snprintf(said, sizeof(said),
-             "\"%.*s\" is nothing that can be called, expected http://HOST[:PORT] or the name "
-             "of an upstream",
+             "\"%.*s\" is nothing that can be called, expected http://HOST[:PORT], "
+             "https://HOST[:PORT] or the name of an upstream",
              where.n > 256 ? 256 : (int)where.n, where.p);
     on_say(s, true, option, i, said);
     return NULL;

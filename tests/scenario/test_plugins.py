@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
-from gateway import BINARY, is_sanitized, run, until
+from gateway import BINARY, is_sanitized, own_host, run, until
 from plugins import ENV, ROOT, build, check, minimal, needed
+from tls import Authority, TlsUpstream, server_context
 
 HTTP = 'listener "http" { listen = {"@http@"} %s }\n'
 APP = 'upstream "app" { server "@app@" {} }\n'
@@ -376,6 +377,24 @@ def test_a_call_that_fails_says_why(gateway, upstream, backend):
         "failed: its method or target is none"]
 
 
+def test_calls_over_tls_and_looks_at_the_certificate(gateway, opened, tmp_path):
+    ca, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
+    config = answers(("a", 'waiter { how = call  after = 10s  origin = "https://@sub@" }'))
+    for trusted, said in ((ca, "200 2 ok"), (other, "failed: ")):
+        up = TlsUpstream(own_host(), server_context(ca.issue(own_host())))
+        opened.append(up)
+        gw = gateway(config, sub=up, env=dict(ENV, SSL_CERT_FILE=str(trusted.pem)))
+        client = gw.client()
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+        if trusted is ca:
+            conn = up.accept()
+            assert conn.expect().get("Host") == str(up)
+            conn.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        else:
+            up.accept_failing()
+        assert client.response().get("X-Waited").startswith(said)
+
+
 def test_a_call_survives_the_keep_alive_race(gateway, upstream):
     up = upstream()
     gw = gateway(answers(("a", f'waiter {{ how = call  after = 5s  origin = "http://{up}" }}')),
@@ -506,8 +525,8 @@ def fault(tmp_path, section, env=None):
     ("waiter { }", "4: waiter has no how, expected thread, timer, nobody, now, call, late, block, "
      "untold or abroad"),
     ('waiter { how = call  origin = "ftp://x" }',
-     '4: waiter: "ftp://x" is nothing that can be called, expected http://HOST[:PORT] or the name '
-     'of an upstream'),
+     '4: waiter: "ftp://x" is nothing that can be called, expected http://HOST[:PORT], '
+     'https://HOST[:PORT] or the name of an upstream'),
     ("prob { }", '4: unknown option "prob" in route, did you mean "probe"?'),
     ("probe { }\nprobe { }", "5: probe stands twice in this route, first at checked.conf:4"),
     ("respond { probe { } }", "4: respond stands twice in this route, first at checked.conf:3"),
