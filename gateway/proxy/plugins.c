@@ -96,7 +96,8 @@ static void run(struct postern_request *r)
         r->reached |= 1ull << hook->at;
         enum postern_verdict verdict = plugin->def.on_request(hook->instance->self, r);
         ticks = watchdog_behind(plugin, "on_request", ticks);
-        if (!heed(r, verdict))
+        bool plain = verdict == POSTERN_GO_ON && !r->answered && !r->waiting && !r->timed;
+        if (!plain && !heed(r, verdict))
             return;
     }
     exchange_go(r->ex);
