@@ -265,12 +265,13 @@ const struct plugin *host_load(const char *path, char err[HOST_ERROR])
 /* plugins/ beside the running program: a build tree. False: it has none. */
 static bool beside(char out[PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - sizeof("/plugins"));
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
     if (n <= 0)
         return false;
-    out[n] = '\0';
-    strcpy(strrchr(out, '/'), "/plugins");
-    return access(out, X_OK) == 0;
+    program[n] = '\0';
+    *(strrchr(program, '/') + 1) = '\0'; /* the kernel gives an absolute path */
+    return snprintf(out, PATH_MAX, "%splugins", program) < PATH_MAX && access(out, X_OK) == 0;
 }
 
 static const char *directory_of(const char *directory, char room[PATH_MAX])

@@ -91,9 +91,11 @@ static char decoded(struct str s, size_t *at)
     char c = s.p[(*at)++];
     if (c == '+')
         return ' ';
-    if (c != '%' || *at + 2 > s.n || hex(s.p[*at]) < 0 || hex(s.p[*at + 1]) < 0)
+    int high = c == '%' && *at + 2 <= s.n ? hex(s.p[*at]) : -1;
+    int low = high >= 0 ? hex(s.p[*at + 1]) : -1;
+    if (low < 0)
         return c;
-    c = (char)(hex(s.p[*at]) << 4 | hex(s.p[*at + 1]));
+    c = (char)((unsigned)high << 4 | (unsigned)low);
     *at += 2;
     return c;
 }
