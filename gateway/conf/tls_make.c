@@ -16,7 +16,7 @@ struct texts {
 static struct str text_of(struct texts *texts, const struct conf_text *file)
 {
     struct str text;
-    if (!texts->anew || !file->path)
+    if (!texts->anew || !file->path || !texts->list)
         return file->text;
     int err = include_read(file->path, TLS_FILE_MAX, &text);
     if (err) {
@@ -94,16 +94,17 @@ struct tls_front *tls_make_front(const struct conf_listener *listener, bool anew
     texts.list = mem_alloc((3 * tls->count + 2) * sizeof(*texts.list));
     size_t had = faults->count;
     struct tls_front *front = NULL;
-    if (!certificates || !texts.list)
+    bool memory = certificates && texts.list;
+    if (!memory)
         conf_fault(faults, tls->where, "out of memory");
-    for (size_t i = 0; faults->count == had && i < tls->count; i++) {
+    for (size_t i = 0; memory && i < tls->count; i++) {
         const struct conf_certificate *from = &tls->certificates[i];
         certificates[i].name = from->name;
         certificates[i].chain = text_of(&texts, &from->chain);
         certificates[i].key = text_of(&texts, &from->key);
         certificates[i].ocsp = text_of(&texts, &from->ocsp);
     }
-    if (faults->count == had) {
+    if (memory && faults->count == had) {
         struct tls_front_spec spec = {
             .name = listener->name,
             .certificates = certificates,
@@ -191,17 +192,17 @@ static void on_back_fault(void *arg, const struct tls_back_fault *fault)
 {
     const struct back_faults *to = arg;
     const struct conf_back *tls = to->upstream->tls;
-    const char *option = fault->option ? fault->option : "";
-    const struct conf_text *file = strcmp(option, "ca") == 0            ? &tls->ca
-                                   : strcmp(option, "certificate") == 0 ? &tls->certificate
-                                   : strcmp(option, "key") == 0         ? &tls->key
-                                                                        : NULL;
-    if (file)
-        conf_fault(to->faults, file->path ? file->where : tls->where, "tls.%s %s%s%s", option,
-                   file->path ? file->path : "", file->path ? " " : "", fault->text);
-    else
+    const char *option = fault->option;
+    if (!option) {
         conf_fault(to->faults, tls->where, "tls of upstream \"%s\": %s", to->upstream->name,
                    fault->text);
+        return;
+    }
+    const struct conf_text *file = strcmp(option, "ca") == 0    ? &tls->ca
+                                   : strcmp(option, "key") == 0 ? &tls->key
+                                                                : &tls->certificate;
+    conf_fault(to->faults, file->path ? file->where : tls->where, "tls.%s %s%s%s", option,
+               file->path ? file->path : "", file->path ? " " : "", fault->text);
 }
 
 struct tls_back *tls_make_back(const struct conf_upstream *upstream, struct conf_faults *faults)

@@ -91,11 +91,14 @@ static int on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
     static const unsigned char both[] = "\2h2\10http/1.1";
     const struct tls_front *front = arg;
     unsigned skip = front->http2 ? 0 : 3;
+    unsigned char *chosen;
     (void)ssl;
     /* RFC 7301 3.2: without a common one the handshake fails. */
-    int rc = SSL_select_next_proto((unsigned char **)(uintptr_t)ret, ret_len, both + skip,
-                                   sizeof(both) - 1 - skip, offered, n);
-    return rc == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
+    if (SSL_select_next_proto(&chosen, ret_len, both + skip, sizeof(both) - 1 - skip, offered,
+                              n) != OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *ret = chosen;
+    return SSL_TLSEXT_ERR_OK;
 }
 
 static int on_status(SSL *ssl, void *arg)

@@ -56,6 +56,90 @@ static void without_a_common_protocol_there_is_no_connection(void **state)
     assert_non_null(strstr(client.why, "no application protocol"));
 }
 
+#define MANY 40
+
+static struct shake many[MANY];
+static int many_ends[MANY];
+
+static void on_one_of_many(struct shake *done, int err)
+{
+    many_ends[done - many] = err;
+    tls_free(done->tls);
+    close(done->fd);
+}
+
+/* Hellos of as many clients lie there at once; the first turn of the loop does some, not all,
+ * and comes back to the others. */
+static void handshakes_take_turns(void **state)
+{
+    (void)state;
+    int fds[2];
+    make_contexts();
+    show(0, &rsa, NULL); /* the dearest kind */
+    tls_front_unref(front);
+    front = tls_front_new(&front_spec, on_front_fault, NULL);
+    for (int i = 0; i < MANY; i++) {
+        make_pair(fds);
+        struct tls *hello = tls_connect(&peer, &loop, fds[0]);
+        assert_int_equal(tls_handshake(hello), -EAGAIN);
+        tls_free(hello);
+        many_ends[i] = 1;
+        assert_int_equal(shake_open(&many[i], &shakes, tls_accept(front, &loop, fds[1]), fds[1],
+                                    0, on_one_of_many),
+                         0);
+        close(fds[0]); /* a step each: behind the hello there is nothing */
+    }
+    event_base_loop(loop.base, EVLOOP_ONCE | EVLOOP_NONBLOCK); /* they are all ready */
+    int waiting = 0;
+    event_base_loop(loop.base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    for (int i = 0; i < MANY; i++)
+        waiting += many_ends[i] == 1;
+    assert_in_range(waiting, 1, MANY - 1);
+    for (int i = 0; i < MANY; i++)
+        UNTIL(many_ends[i] != 1);
+}
+
+static void a_shake_that_is_stopped_says_nothing(void **state)
+{
+    (void)state;
+    int fds[2];
+    make_contexts();
+    make_pair(fds);
+    struct tls *tls = tls_accept(front, &loop, fds[1]);
+    assert_int_equal(shake_open(&shake, &shakes, tls, fds[1], 0, on_shaken), 0);
+    assert_int_equal(send(fds[0], "\x16\x03\x01", 3, 0), 3);
+    event_base_loop(loop.base, EVLOOP_ONCE | EVLOOP_NONBLOCK); /* it is in the queue */
+    shake_stop(&shake);
+    settle();
+    assert_int_equal(shaken, 1);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void on_plain(struct shake *done, int err)
+{
+    shaken = err;
+    tls_free(done->tls);
+}
+
+static void tells_what_is_not_tls(void **state)
+{
+    (void)state;
+    int fds[2];
+    char byte;
+    make_contexts();
+    make_pair(fds);
+    assert_int_equal(
+        shake_open(&shake, &shakes, tls_accept(front, &loop, fds[1]), fds[1], 0, on_plain), 0);
+    assert_int_equal(send(fds[0], "GET", 3, 0), 3);
+    UNTIL(shaken != 1);
+    assert_int_equal(shaken, -ENOMSG);
+    assert_int_equal(recv(fds[1], &byte, 1, 0), 1); /* it is still there */
+    assert_int_equal(byte, 'G');
+    close(fds[0]);
+    close(fds[1]);
+}
+
 /* ---- bytes ---- */
 
 static char *noise(size_t n)
@@ -209,6 +293,9 @@ int main(void)
         T(tells_what_was_agreed),
         T(agrees_on_a_protocol),
         T(without_a_common_protocol_there_is_no_connection),
+        T(handshakes_take_turns),
+        T(a_shake_that_is_stopped_says_nothing),
+        T(tells_what_is_not_tls),
         T(much_arrives_whole),
         T(a_paused_stream_loses_nothing),
         T(an_idle_stream_holds_no_block),

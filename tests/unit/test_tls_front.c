@@ -103,6 +103,27 @@ static void a_session_is_not_another_listeners(void **state)
     resume_once(false);
 }
 
+#define HOUR (3600ull * 1000000000ull)
+
+static void keys_rotate_and_old_ones_open_for_a_while(void **state)
+{
+    (void)state;
+    join();
+    IN_LOOP(stream_write(&server.stream, "x", 1));
+    UNTIL(client.n == 1);
+    uint64_t now = 1;
+    for (int hours = 0; hours < 3; hours++) { /* the key of the first is the last of three */
+        tls_front_tick(front, now);
+        now += HOUR;
+    }
+    resume_once(true);
+    for (int hours = 0; hours < 3; hours++) {
+        tls_front_tick(front, now);
+        now += HOUR;
+    }
+    resume_once(false);
+}
+
 /* ---- faults ---- */
 
 static void refuses(const char *expected)
@@ -186,6 +207,7 @@ int main(void)
         T(a_session_goes_on),
         T(a_session_goes_on_with_a_new_context_of_the_same_listener),
         T(a_session_is_not_another_listeners),
+        T(keys_rotate_and_old_ones_open_for_a_while),
         T(tells_what_is_wrong_with_a_certificate),
         T(tells_what_is_wrong_with_a_chain),
         T(tells_what_is_wrong_with_options),
