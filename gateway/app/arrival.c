@@ -7,6 +7,8 @@
 #include "net/preface.h"
 #include "net/shake.h"
 
+#define LAST_CALL_MS 500
+
 struct arrival {
     union {
         struct preface preface; /* first */
@@ -186,6 +188,16 @@ void arrival_begin(struct acceptor *acceptor, int fd, const struct addr *addr)
     else if (preface_open(&arrival->preface, &worker->loop, fd,
                           acceptor->config.timeouts.header, on_preface) < 0)
         drop(arrival);
+}
+
+void arrival_hurry_all(struct worker *worker)
+{
+    for (struct arrival *arrival = worker->arriving; arrival; arrival = arrival->next) {
+        if (!arrival->shaking)
+            loop_deadline(&worker->loop, &arrival->preface.due, LAST_CALL_MS);
+        else if (!arrival->shake.begun)
+            loop_deadline(&worker->loop, &arrival->shake.due, LAST_CALL_MS);
+    }
 }
 
 void arrival_drop_all(struct worker *worker)

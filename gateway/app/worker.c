@@ -492,6 +492,7 @@ static void on_drain_due(struct deadline *deadline)
     struct worker *worker =
         (struct worker *)((char *)deadline - offsetof(struct worker, drain_due));
     struct downstream *next;
+    arrival_drop_all(worker);
     if (worker->drain_step++ == 0) {
         for (struct downstream *down = worker->connections; down; down = next) {
             next = down->next;
@@ -520,7 +521,7 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
                 close_acceptor(a);
         }
         worker->draining = true;
-        arrival_drop_all(worker);
+        arrival_hurry_all(worker);
     }
     if (!timeout_ms)
         worker->drain_step = 1;

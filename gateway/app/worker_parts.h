@@ -17,8 +17,10 @@ const char *worker_listener_name(const struct acceptor *acceptor);
 /* arrival.c */
 /* Takes over an accepted socket of which a PROXY header or a TLS handshake is awaited first. */
 void arrival_begin(struct acceptor *acceptor, int fd, const struct addr *addr);
-/* Closes all of them, or (of an acceptor that closes: `acceptor`) none: they are served. */
-void arrival_drop_all(struct worker *worker);
+/* The worker drains: who has begun may come in, and who has only just connected has a moment.
+ */
+void arrival_hurry_all(struct worker *worker);
+void arrival_drop_all(struct worker *worker); /* closes them */
 size_t arrival_size(void);
 
 #endif

@@ -348,6 +348,39 @@ def test_handshakes_do_not_hold_up_requests(gateway, ca):
         client.sock.settimeout(15)
 
 
+def test_a_stop_lets_handshakes_end(gateway, ca, local):
+    """Who has been accepted before the stop is served behind it."""
+    gw = gateway(https(local.section(), routes=HELLO))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = ca.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    client = gw.client("https")
+
+    def step(call):
+        while True:
+            try:
+                return call()
+            except ssl.SSLWantReadError:
+                data = outgoing.read()
+                if data:
+                    client.send(data)
+                incoming.write(client.sock.recv(65536))
+
+    with pytest.raises(ssl.SSLWantReadError):
+        side.do_handshake()
+    hello = outgoing.read()
+    client.send(hello[:20])
+    until(lambda: gw.metric("postern_downstream_connections", listener="https") == 1, "accepted")
+    gw.signal(signal.SIGTERM)
+    gw.wait_stderr("draining")
+    client.send(hello[20:])
+    incoming.write(client.sock.recv(65536))
+    step(side.do_handshake)
+    side.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    client.send(outgoing.read())
+    assert step(lambda: side.read(1000)).startswith(b"HTTP/1.1 200 OK")
+    assert gw.wait_exit() == 0
+
+
 def test_renegotiation_is_refused(gateway, local):
     gw = gateway(https(local.section(), routes=HELLO))
     host, port = gw.address("https")
