@@ -337,8 +337,10 @@ static void on_eof(struct stream *stream)
     struct h1_client *client = client_of_stream(stream);
     switch (client->state) {
     case CLIENT_IDLE:
-    case CLIENT_CONNECTING:
         close_now(client, NULL);
+        break;
+    case CLIENT_CONNECTING:
+        gone(client, R_UPSTREAM_CONNECT, ECONNRESET, 0);
         break;
     case CLIENT_BODY:
         if (client->until_close)

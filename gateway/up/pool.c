@@ -313,20 +313,15 @@ static void back_off(struct pool *pool)
     habit_unlearn(&pool->habit);
 }
 
-/* Nobody but an operator can mend it, and there may be no request to tell it by. Once, until
- * it is another reason or a connection stands. */
-static void tell_why(struct pool *pool, const char *why)
-{
-    if (pool->told_why != why)
-        log_warn("upstream \"%s\": TLS with server %s failed: %s", pool->cluster->name,
-                 pool->server->text, why);
-    pool->told_why = why;
-}
-
 static void on_closed(struct h1_client *client, const struct leg_fault *fault)
 {
     struct pool *pool = client->owner;
     permits_give(&pool->permits);
+    if (fault && fault->why && fault->why != pool->told_why) {
+        pool->told_why = fault->why; /* once, until it is another reason or one has served */
+        log_warn("upstream \"%s\": TLS with server %s failed: %s", pool->cluster->name,
+                 pool->server->text, fault->why);
+    }
     if (!client->prev) { /* lent */
         pool->lent--;
         count(pool->counters.active, (uint64_t)-1);
@@ -338,22 +333,16 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
             habit_hung_up(&pool->habit, pool->loop->now / NS_PER_MS,
                           (pool->loop->now - client->idle_at) / NS_PER_MS);
         /* TLS 1.3 lets a server refuse our certificate when we are done shaking hands. */
-        if (fault && fault->why && !client->requests && !pool->closed) {
-            tell_why(pool, fault->why);
+        if (fault && fault->why && !client->requests && !pool->closed)
             back_off(pool);
-        }
     } else {
         list_cut(client);
         pool->connecting--;
-        if (fault && fault->why)
-            tell_why(pool, fault->why);
         if (!pool->closed)
             back_off(pool);
-        static const struct leg_fault closed = {
-            .reason = R_UPSTREAM_CONNECT, .untouched = true, .silent = true};
         /* One connection for one waiter: who has none coming any more hears of it. */
         if (pool->waiting > pool->connecting)
-            fail_waiter(pool, fault ? fault : &closed);
+            fail_waiter(pool, fault);
     }
     if (!pool->closed)
         loop_task(pool->loop, &pool->refill);
@@ -631,8 +620,7 @@ void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
     permits_move(&pool->permits, &to->vitals->permits, cluster->limits.connections);
     breaker_waits_no_more(&pool->cluster->breaker, pool->waiting);
     atomic_fetch_add_explicit(&cluster->breaker.pending, pool->waiting, memory_order_relaxed);
-    pool->peer.back = cluster->tls; /* the same: they are kin */
-    pool->peer.name = to->host;
+    pool->peer.name = to->host; /* its context is the same: they are kin */
     cluster_ref(cluster);
     cluster_unref(pool->cluster);
     pool->cluster = cluster;
