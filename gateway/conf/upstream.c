@@ -326,4 +326,9 @@ void upstream_compile(struct load *load, cfg_t *sec, struct conf_upstream *ret)
     watch_compile(load, sec, ret);
     if ((sub = value_section(sec, "tls")))
         ret->tls = tls_back_compile(load, sub, ret);
+    /* The header stands before the handshake, which is done before anybody asks. */
+    if (ret->tls && ret->proxy_protocol)
+        load_fault(load, value_get(sec, "proxy_protocol")->line,
+                   "upstream.proxy_protocol is %s, expected off with tls",
+                   value_get(sec, "proxy_protocol")->text);
 }

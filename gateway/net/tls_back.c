@@ -67,6 +67,7 @@ bool tls_back_begin(struct tls *tls)
     const char *name = peer->name;
     X509_VERIFY_PARAM *param = SSL_get0_param(tls->ssl);
     bool ok = true;
+    SSL_set_hostflags(tls->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     if (name && is_ip(name)) { /* which SNI has no place for (RFC 6066 3) */
         ok = !peer->back->verify || X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
     } else if (name) {

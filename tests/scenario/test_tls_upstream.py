@@ -298,6 +298,8 @@ def test_what_t_says(ca, local, tmp_path):
             ("verify = perhaps", 4, "expected false or true")):
         code, out, _ = check(tls)
         assert code == 1 and f"t.conf:{line}: " in out and words in out, (tls, out)
+    code, out, _ = check("}\nproxy_protocol = v2\ntimeouts {")
+    assert code == 1 and "t.conf:5: upstream.proxy_protocol is v2, expected off with tls" in out
     code, out, _ = check("verify = true", "unix:/run/x.sock")
     assert code == 1 and "tls has no server_name" in out
     assert check("server_name = localhost", "unix:/run/x.sock")[0] == 0
