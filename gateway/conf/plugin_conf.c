@@ -182,7 +182,7 @@ static struct postern_origin *new_origin(struct load *load, size_t index)
 }
 
 /* "http://HOST[:PORT]" or https as the text of an upstream; "": it is none. */
-static void put_upstream(struct str where, char out[512])
+static void put_upstream(struct str where, char out[1024])
 {
     bool tls = where.n > 8 && memcmp(where.p, "https://", 8) == 0;
     size_t skip = tls ? 8 : 7;
@@ -194,7 +194,7 @@ static void put_upstream(struct str where, char out[512])
     bool port = colon && !memchr(colon, ']', (size_t)(host.p + host.n - colon));
     if (!head_is_authority(host) || host.n > 255)
         return;
-    snprintf(out, 512,
+    snprintf(out, 1024, /* the name stands twice in it */
              "upstream { " GRAMMAR_TITLE " = '%.*s' server { " GRAMMAR_TITLE
              " = '%.*s%s' } pool { " GRAMMAR_PLACE " = '' warm = 0 } %s }",
              (int)where.n, where.p, (int)host.n, host.p,
@@ -242,7 +242,7 @@ static struct postern_origin *on_origin(struct postern_setup *s, int option, siz
     struct asking *asking = (struct asking *)s;
     struct load *load = asking->load;
     struct conf *conf = load->conf;
-    char text[512] = "";
+    char text[1024] = "";
     for (size_t k = 0; k < conf->upstream_count; k++)
         if (str_eq(where, str_of(conf->upstreams[k].name)))
             return new_origin(load, k);

@@ -113,7 +113,7 @@ static void put(struct key_text *key, struct postern_str part)
     }
     memcpy(key->p + key->n, &n, sizeof(n));
     key->n += sizeof(n);
-    if (part.n > 0)
+    if (part.p)
         memcpy(key->p + key->n, part.p, part.n);
     key->n += part.n;
 }

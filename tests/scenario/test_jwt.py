@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from gateway import run, until
+from gateway import own_host, run, until
+from tls import Authority, TlsUpstream, server_context
 from tokens import Key, bearer, jwks
 
 HTTP = 'listener "http" { listen = {"@http@"} }\n'
@@ -213,6 +214,23 @@ def test_keys_are_found_by_the_issuer(gateway, backend):
     assert ask(gw, key.token(iss=f"http://{idp}/realm")).status == 200
     assert reason(ask(gw, key.token(iss="http://other"))) == "auth.issuer"
     assert idp.seen == ["/realm/.well-known/openid-configuration", "/realm/keys"]
+
+
+def test_keys_come_over_tls_from_who_can_prove_it(gateway, opened, tmp_path):
+    key, ca = Key("ES256", "a"), Authority(tmp_path / "ca")
+    for authority, good in ((ca, True), (Authority(tmp_path / "other"), False)):
+        idp = TlsUpstream(own_host(), server_context(authority.issue(own_host())))
+        opened.append(idp)
+        gw = gateway(local(url("wait = 5s").replace("http://@idp", "https://@idp")), idp=idp,
+                     env={"SSL_CERT_FILE": ca.pem})
+        if good:
+            conn = idp.accept()
+            assert conn.expect().target == "/keys"
+            conn.respond(jwks(key))
+            assert ask(gw, key.token()).status == 200
+        else:
+            idp.accept_failing()
+            gw.wait_stderr("keys from https://.*/keys: .*; there are none yet")
 
 
 @pytest.mark.threads
