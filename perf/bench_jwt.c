@@ -28,8 +28,8 @@ static const char text[] =
 
 static struct postern_str issuers[] = {SPAN("joe")};
 static const struct claims_rules rules = {.issuers = {issuers, 1}, .expiry_required = true};
-static const struct grant_header headers[] = {{SPAN("iss"), SPAN("X-User")}};
-static const struct grant_rules gives = {headers, 1, SPAN("iss")};
+static const struct grant_pair headers[] = {{SPAN("iss"), SPAN("X-User")}};
+static const struct grant_rules gives = {headers, NULL, 1, 0, SPAN("iss")};
 
 static void must(bool good, const char *what)
 {

@@ -6,17 +6,15 @@
 
 #include "claims.h"
 
-#define GRANT_FACTS       16  /* claims that become facts at most */
-#define GRANT_FACT_BYTES  256 /* of a value; a longer claim is none */
-#define GRANT_VALUE_BYTES 4096
+#define GRANT_VALUE_BYTES 4096 /* of a header */
 
-struct grant_header {
-    struct postern_str claim, name; /* "realm_access.roles", "X-Roles" */
+struct grant_pair {
+    struct postern_str claim, name; /* "realm_access.roles", "X-Roles" or "claim.roles" */
 };
 
 struct grant_rules {
-    const struct grant_header *headers;
-    size_t header_count;
+    const struct grant_pair *headers, *facts;
+    size_t header_count, fact_count;
     struct postern_str credential; /* the claim that says who asks */
 };
 

@@ -32,7 +32,7 @@ struct jwt {
 
     struct claims_rules rules;
     struct grant_rules grants;
-    struct grant_header *headers;
+    struct grant_pair *headers, *facts;
 
     /* Keys from a file or a secret: replaced as a whole by the main thread. */
     _Atomic(struct keyset *) keys;
@@ -46,7 +46,7 @@ struct jwt {
     struct note *notes;                /* owns the texts */
 };
 
-#define JWT_OPTIONS 31
+#define JWT_OPTIONS 32
 extern const struct postern_option jwt_options[JWT_OPTIONS];
 
 /* For the plugin's table. `api` must be set before: jwt_options_use(). */

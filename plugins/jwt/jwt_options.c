@@ -53,6 +53,8 @@
     X(CLAIMS_TO_HEADERS, TEXT, "claims_to_headers", true, false, NULL, 0, 0, NULL,             \
       "\"claim: Header\": what the backend gets. A client's own header of that name never "    \
       "crosses.")                                                                              \
+    X(FACTS, TEXT, "facts", true, false, NULL, 0, 0, NULL,                                     \
+      "Claims that later plugins get, as the facts claim.NAME.")                               \
     X(CREDENTIAL_CLAIM, TEXT, "credential_claim", false, false, "sub", 0, 0, NULL,             \
       "The claim that says who asks, for other plugins and the access log.")                   \
     X(REALM, TEXT, "realm", false, false, "postern", 0, 0, NULL,                               \
@@ -254,10 +256,32 @@ static void read_headers(struct reading *reading)
                   "name");
             return;
         }
-        jwt->headers[i] = (struct grant_header){keep(reading, claim), keep(reading, name)};
+        jwt->headers[i] = (struct grant_pair){keep(reading, claim), keep(reading, name)};
         jwt->grants.header_count++;
     }
     jwt->grants.headers = jwt->headers;
+}
+
+static void read_facts(struct reading *reading)
+{
+    const struct postern_values *values = &reading->values[OPT_FACTS];
+    struct jwt *jwt = reading->jwt;
+
+    jwt->facts = keep_array(reading, values->count, sizeof(*jwt->facts));
+    for (size_t i = 0; jwt->facts && i < values->count; i++) {
+        struct postern_str claim = values->list[i].text;
+        char name[512];
+        int n = snprintf(name, sizeof(name), "claim.%.*s", (int)claim.n, claim.p);
+
+        if ((size_t)n >= sizeof(name)) {
+            FAULT(reading, OPT_FACTS, i, "expected a claim's name of 500 bytes at most");
+            return;
+        }
+        jwt->facts[i] = (struct grant_pair){
+            keep(reading, claim), keep(reading, (struct postern_str){name, (size_t)n})};
+        jwt->grants.fact_count++;
+    }
+    jwt->grants.facts = jwt->facts;
 }
 
 /* Text that stands between quotes in WWW-Authenticate. */
@@ -500,6 +524,7 @@ bool jwt_configure(struct postern_setup *s, const struct postern_values *values,
     read_scopes(&reading);
     read_required(&reading);
     read_headers(&reading);
+    read_facts(&reading);
     read_source(&reading);
     if (reading.failed) {
         jwt_discard(jwt);
@@ -524,6 +549,7 @@ void jwt_discard(void *instance)
     free(jwt->rules.scopes.list);
     free(jwt->rules.required);
     free(jwt->headers);
+    free(jwt->facts);
     for (struct note *note = jwt->notes; note; note = next) {
         next = note->next;
         OPENSSL_cleanse(note->text, strlen(note->text));

@@ -22,13 +22,13 @@ static void check_claims(const json_t *claims)
 {
     static struct postern_str issuers[] = {SPAN("https://idp")}, scopes[] = {SPAN("read")};
     static struct claims_rule required[] = {{SPAN("org.role"), SPAN("admin")}};
-    static const struct grant_header headers[] = {{SPAN("email"), SPAN("X-Email")},
-                                                  {SPAN("org.role"), SPAN("X-Role")}};
+    static const struct grant_pair headers[] = {{SPAN("email"), SPAN("X-Email")},
+                                                {SPAN("org.role"), SPAN("X-Role")}};
     const struct claims_rules rules = {.issuers = {issuers, 1},
                                        .scopes = {scopes, 1},
                                        .required = required,
                                        .required_count = 1};
-    const struct grant_rules gives = {headers, 2, SPAN("sub")};
+    const struct grant_rules gives = {headers, headers, 2, 2, SPAN("sub")};
     struct grant *grant = NULL;
     uint64_t expires = 0;
 

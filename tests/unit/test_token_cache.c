@@ -8,7 +8,7 @@
 
 #include "token_cache.h"
 
-static const struct grant_rules rules = {NULL, 0, {"sub", 3}};
+static const struct grant_rules rules = {.credential = {"sub", 3}};
 
 static struct grant *a_grant(void)
 {
