@@ -365,13 +365,14 @@ static void on_change(void *instance, const char *path)
     struct key_auth *it = instance;
     (void)path;
     int result = refresh(it->source, NULL);
-    if (result > 0)
-        api->log(&postern_plugin, POSTERN_INFO, "%s: %zu keys in force",
-                 key_source_path(it->source),
-                 key_table_file(key_source_table(it->source))->count);
-    else if (result < 0)
+    if (result > 0) {
+        size_t count = key_table_file(key_source_table(it->source))->count;
+        api->log(&postern_plugin, POSTERN_INFO, "%s: %zu %s in force",
+                 key_source_path(it->source), count, count == 1 ? "key" : "keys");
+    } else if (result < 0) {
         api->log(&postern_plugin, POSTERN_ERROR, "%s: the keys it had stay in force",
                  key_source_path(it->source));
+    }
 }
 
 /* ---- requests ---- */

@@ -217,7 +217,7 @@ def test_the_file_is_followed(gateway, echo, keys):
     write(keys, {"keys": [{"key": "new", "consumer": "zoe"}]})
     until(lambda: ask("new") == 200, "the new key opens")
     assert ask("secret") == 401
-    gw.wait_stderr(r"keys\.json: 1 keys? in force")
+    gw.wait_stderr(r"keys\.json: 1 key in force")
     write(keys, '{"keys": [\n{"key": "newer", "consumer": "zoe"},\n{"key": "x", "consumr": "y"}]}')
     gw.wait_stderr(r'keys\.json:3: entry 2: unknown member "consumr"')
     gw.wait_stderr(r"the keys it had stay in force")

@@ -178,6 +178,7 @@ static void finds_a_key_in_each_place(void **state)
     assert_null(fake_has(&r, POSTERN_COOKIE, "key"));
     assert_int_equal(ask(POSTERN_HEADER, "Authorization", "bearer one"), POSTERN_GO_ON);
     assert_passed_as("alice");
+    assert_string_equal(fake_fact(&r, fake_str("challenge")).p, "Bearer realm=\"postern\"");
     assert_null(fake_has(&r, POSTERN_HEADER, "Authorization"));
     assert_int_equal(ask(POSTERN_HEADER, "Authorization", "ApiKey   one"), POSTERN_GO_ON);
     assert_passed_as("alice");

@@ -193,6 +193,7 @@ static void refuses_what_means_nothing(void **state)
     bad("[{\"key\": \"s\xc3\xa9same\", \"consumer\": \"a\"}]", "key: expected");
     bad("[{\"key\": \"k\", \"consumer\": \"\"}]", "consumer: expected");
     bad("[{\"key\": \"k\", \"consumer\": \" a\"}]", "consumer: expected");
+    bad("[{\"key\": \"k\", \"consumer\": \"a \"}]", "consumer: expected");
     bad("[{\"key\": \"k\", \"consumer\": \"a\\u0007\"}]", "consumer: expected");
     bad("[{\"hash\": \"md5:" HASH "\", \"consumer\": \"a\"}]", "hash: expected");
     bad("[{\"hash\": \"" HASH "0\", \"consumer\": \"a\"}]", "hash: expected");

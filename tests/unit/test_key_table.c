@@ -106,6 +106,17 @@ static void refuses_one_key_twice(void **state)
     assert_string_equal(heard.text, "3 entry 2: the same key as entry 1\n");
 }
 
+/* One hash under two salts is of two keys. */
+static void goes_by_salt_and_hash(void **state)
+{
+    (void)state;
+    struct key_table *table =
+        table_of("[{\"salt\": \"other\", \"hash\": \"" HASHED "\", \"consumer\": \"a\"},"
+                 "{\"salt\": \"salt\", \"hash\": \"" HASHED "\", \"consumer\": \"b\"}]");
+    assert_string_equal(consumer(verify(table, "hashed")), "b");
+    key_table_free(table);
+}
+
 static void finds_each_of_many(void **state)
 {
     enum { COUNT = 3000 };
@@ -182,6 +193,7 @@ int main(void)
         cmocka_unit_test(knows_plain_keys_at_once),
         cmocka_unit_test(verifies_a_hashed_key_and_knows_it_then),
         cmocka_unit_test(refuses_one_key_twice),
+        cmocka_unit_test(goes_by_salt_and_hash),
         cmocka_unit_test(finds_each_of_many),
         cmocka_unit_test(lets_many_threads_look_up),
     };
