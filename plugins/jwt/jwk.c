@@ -2,6 +2,7 @@
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/param_build.h>
 #include <openssl/pem.h>
@@ -59,8 +60,10 @@ static const char *take(EVP_PKEY *pkey, struct jwk *key)
 
     *key = (struct jwk){.pkey = pkey, .only = ALG_COUNT};
     wrong = sort_key(key);
-    if (wrong)
+    if (wrong) {
+        ERR_clear_error();
         jwk_done(key);
+    }
     return wrong;
 }
 
@@ -83,6 +86,7 @@ const char *jwk_from_pem(struct postern_str pem, struct jwk *key)
         pkey = X509_get_pubkey(certificate);
     X509_free(certificate);
     BIO_free(bio);
+    ERR_clear_error(); /* of what it was not; the thread's next TLS session would look there */
     return pkey ? take(pkey, key) : "it holds no public key or certificate in PEM";
 }
 
@@ -236,6 +240,7 @@ static const char *jwk_material(const json_t *jwk, struct jwk *key)
         pkey = build_okp(jwk);
     else
         return "its kty is none of RSA, EC, OKP and oct";
+    ERR_clear_error();
     return pkey ? take(pkey, key) : "its members make no public key";
 }
 
