@@ -9,6 +9,7 @@
 
 struct name {
     struct str text; /* .p NULL: free */
+    char *copy;      /* what it points to */
     unsigned users;  /* while it is not */
     unsigned next;   /* while it is: the next free one, 0: none */
 };
@@ -80,7 +81,7 @@ unsigned names_take(struct str name)
         names.free = names.list[number].next;
     else
         number = names.count++;
-    names.list[number] = (struct name){.text = {copy, name.n}, .users = 1};
+    names.list[number] = (struct name){.text = {copy, name.n}, .copy = copy, .users = 1};
     *at = number;
     return number;
 }
@@ -89,7 +90,7 @@ void names_give(unsigned number)
 {
     if (!number || --names.list[number].users)
         return;
-    mem_free((char *)(uintptr_t)names.list[number].text.p);
+    mem_free(names.list[number].copy);
     names.list[number] = (struct name){.next = names.free};
     names.free = number;
     index_anew();
