@@ -1,5 +1,5 @@
-/* Does nothing, in each phase: what the machinery of plugins costs by itself. Built three times,
- * with another NAME each. */
+/* Does nothing, in each phase: what the machinery of plugins costs by itself. Built three
+ * times, with another NAME each. */
 #include <postern_plugin.h>
 
 static bool configure(postern_setup *s, const struct postern_values *values,
