@@ -17,6 +17,16 @@ SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = pytest.mark.skipif(not SERVER, reason="no redis-server is installed")
 
 
+@pytest.fixture(autouse=True)
+def built(tmp_path_factory):
+    """Skips where postern was built without Redis."""
+    file = tmp_path_factory.mktemp("built") / "gateway.conf"
+    file.write_text('listener "http" { listen = {"127.0.0.1:1"} }\nroute "all" { path = "/" '
+                    'respond { status = 204 } rate_limit { rate = "1/s" redis = "127.0.0.1:1" } }')
+    if "redis is not in this build" in run("-t", "-q", "-c", str(file))[1]:
+        pytest.skip("this build is without Redis")
+
+
 class Redis:
     """A server of the test's own, that can be killed, stopped and started again."""
 
