@@ -404,7 +404,7 @@ void reload_on_switched(struct gateway *gw)
     gw->next_ports = (struct ports){0};
     servers_switch(gw);
     follow_switch(&gw->follow, gw->snapshot);
-    if (gw->renewing) {
+    if (old && gw->renewing) {
         tell_renewed(old, gw->snapshot);
         snapshot_unref(old);
         end_reload(gw);
