@@ -716,3 +716,17 @@ def test_plugins_can_be_named_and_their_directory_too(tmp_path):
     assert said.splitlines()[0] == \
         "checked.conf:2: plugins.load: cannot load gone.so: cannot open shared object file: " \
         "No such file or directory"
+
+
+@pytest.mark.parametrize("name", ["cors", "key_auth", "jwt", "forward_auth", "access", "rate_limit", "concurrency"])
+def test_the_manual_has_every_option_of_a_plugin(name):
+    """config/gateway.conf is the manual: each option stands there, commented, in its plugin's section."""
+    status, text, _ = run("--help-plugin", name)
+    assert status == 0, text
+    options = set(re.findall(r"^  (\w+) = ", text, re.M)) - {"enabled", "fail", "deadline"}
+    assert options
+    with open(f"{ROOT}/config/gateway.conf") as file:
+        section = re.search(rf"^#( *){name} \{{\n(.*?)^#\1\}}", file.read(), re.M | re.S)
+    assert section, f"no section {name}"
+    shown = set(re.findall(r"^ *# *(\w+) *= ", section[2], re.M))
+    assert options == shown

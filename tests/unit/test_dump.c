@@ -164,6 +164,20 @@ static bool is_commented_option(const char *line)
                  strncmp(line + n, " \"", 2) == 0);
 }
 
+/* Certificates that are not there, and plugins, which this room does not know. */
+static bool is_named_only(const char *message)
+{
+    static const char *const plugins[] = {"key_auth", "jwt",        "forward_auth", "access",
+                                          "cors",     "rate_limit", "concurrency"};
+    char unknown[64];
+    for (size_t i = 0; i < sizeof(plugins) / sizeof(*plugins); i++) {
+        snprintf(unknown, sizeof(unknown), "unknown option \"%s\"", plugins[i]);
+        if (strncmp(message, unknown, strlen(unknown)) == 0)
+            return true;
+    }
+    return strstr(message, "cannot read") || strstr(message, "cannot load");
+}
+
 /* Uncommented, all options of the reference are known and have values in range; what it says
  * must not stand together is all that is wrong with it. */
 static void the_reference_shows_options_that_there_are(void **state)
@@ -190,8 +204,8 @@ static void the_reference_shows_options_that_there_are(void **state)
                                            "admin stands twice"};
     size_t at = 0;
     for (size_t i = 0; i < faults.count; i++) {
-        if (strstr(faults.list[i].message, "cannot read"))
-            continue; /* certificates that it only names */
+        if (is_named_only(faults.list[i].message))
+            continue;
         if (at == sizeof(expected) / sizeof(*expected) ||
             !strstr(faults.list[i].message, expected[at++]))
             fail_msg("%s in\n%s", faults.list[i].message, said);
