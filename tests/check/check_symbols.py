@@ -1,7 +1,8 @@
 """The program exports nothing but what plugins may call (postern_*), and a plugin nothing but
-itself. Looked at is the program of the release build named by POSTERN_RELEASE, else the first
-one given; the others are plugins."""
+itself. Looked at is the program of the release build named by POSTERN_RELEASE, else the one
+given, and the plugins beside it."""
 
+import glob
 import os
 import re
 import sys
@@ -21,9 +22,12 @@ copied = {line.split()[4].split("@")[0]
           for line in run("readelf", "-rW", binary)[1].splitlines() if "_COPY" in line}
 faults = [f"{binary}: exports {name}" for name in names
           if not name.startswith("postern_") and name not in copied]
-for plugin in sys.argv[2:]:
+plugins = sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(binary)), "plugins", "*.so")))
+if not plugins:
+    faults.append(f"{binary}: no plugins beside it")
+for plugin in plugins:
     status, text = run("nm", "-D", "--defined-only", plugin)
     exported = [line.split()[-1] for line in text.splitlines()]
     if status or exported != ["postern_plugin"]:
-        faults.append(f"{plugin}: exports {exported or text}, expected postern_plugin alone")
+        faults.append(f"{plugin}: exports {text.split() if status else exported}, expected postern_plugin alone")
 finish(faults)
