@@ -125,9 +125,15 @@ struct conf_server {
     struct conf_where where;
     char *text;      /* as written: "users.internal:8080" */
     char *host;      /* without the port, for TLS; NULL: a unix socket */
-    uint32_t weight; /* 1 to 1000 */
+    bool service;    /* text is "_http._tcp.users.internal" and host "users.internal" */
+    uint32_t weight; /* 1 to 1000; of a service its records say it */
     bool backup;
 };
+/* What a server that is no unix socket knows itself by. */
+static inline const char *conf_server_name(const struct conf_server *server)
+{
+    return server->service ? server->host : server->text;
+}
 
 /* What of a request chooses, so that the same client gets the same. */
 enum conf_hash_on { HASH_CLIENT_IP, HASH_HEADER, HASH_COOKIE, HASH_PATH, HASH_NONE };

@@ -313,8 +313,9 @@ static void dump_upstream(const struct conf_upstream *upstream, FILE *out)
     for (size_t i = 0; i < upstream->server_count; i++) {
         const struct conf_server *server = &upstream->servers[i];
         dump_title(out, "  ", "server", server->text);
-        fprintf(out, "    weight = %u\n    backup = %s\n  }\n", server->weight,
-                server->backup ? "true" : "false");
+        if (!server->service)
+            fprintf(out, "    weight = %u\n", server->weight);
+        fprintf(out, "    backup = %s\n  }\n", server->backup ? "true" : "false");
     }
     dump_choice(upstream, out);
     dump_watch(&upstream->watch, out);

@@ -53,9 +53,9 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
     size_t count = 0;
     for (size_t i = 0; i < up->server_count; i++) {
         const struct conf_server *server = &up->servers[i];
-        struct addr addrs[RESOLVE_MAX];
+        struct resolved found[RESOLVE_MAX];
         const char *why;
-        size_t n = resolver_get(names, str_of(server->text), addrs, &why);
+        size_t n = resolver_get(names, str_of(server->text), found, &why);
         if (why && warnings)
             warn_of_name(up, server, n, why, warnings);
         if (count + n > CLUSTER_SERVERS) {
@@ -64,12 +64,13 @@ static bool resolve_all(const struct conf_upstream *up, const struct resolver *n
                        up->name, CLUSTER_SERVERS);
             return false;
         }
-        const char *name = strncmp(server->text, "unix:", 5) == 0 ? "localhost" : server->text;
+        const char *name =
+            strncmp(server->text, "unix:", 5) == 0 ? "localhost" : conf_server_name(server);
         for (size_t k = 0; k < n; k++)
             list[count++] = (struct cluster_server){
-                .addr = addrs[k],
-                .weight = server->weight,
-                .backup = server->backup,
+                .addr = found[k].addr,
+                .weight = found[k].weight ? found[k].weight : server->weight,
+                .backup = server->backup || found[k].backup,
                 .from = (uint16_t)i,
                 .origin = balance_hash(str_of(server->text)),
                 .host = up->tls && up->tls->server_name ? up->tls->server_name : server->host,
@@ -91,7 +92,8 @@ static bool same_servers(const struct cluster *cluster, const struct cluster_ser
             if (list[i].backup != backup)
                 continue;
             const struct server *server = &cluster->servers[at++];
-            if (server->from != list[i].from || !addr_eq(&server->addr, &list[i].addr))
+            if (server->from != list[i].from || server->backup != list[i].backup ||
+                server->weight != list[i].weight || !addr_eq(&server->addr, &list[i].addr))
                 return false;
         }
     return true;

@@ -27,6 +27,40 @@ static char *host_of(struct load *load, const char *text)
     return load_copy(load, (struct str){ip, addr_put_host(ip, &addr)});
 }
 
+/* What only DNS says of a service must not stand in the file too. */
+static void service_compile(struct load *load, cfg_t *sec, struct conf_server *ret)
+{
+    const struct value *weight = value_get(sec, "weight");
+    struct str name;
+    ret->service = addr_split_service(str_of(ret->text), &name);
+    if (!ret->service)
+        return;
+    ret->host = load_copy(load, name);
+    if (weight)
+        load_fault(load, weight->line,
+                   "server.weight is %s, expected none with \"%s\", whose SRV records say it",
+                   weight->text[0] ? weight->text : "empty", ret->text);
+}
+
+static void check_address(struct load *load, int line, const char *text)
+{
+    struct str host, name;
+    uint16_t port;
+    bool service = addr_split_service(str_of(text), &name);
+    if (!service && addr_split_name(str_of(text), &host, &port) == 0 &&
+        addr_split_service(host, &name))
+        load_fault(
+            load, line,
+            "server \"%s\" has a port, expected _SERVICE._PROTOCOL.NAME without one: its "
+            "SRV records say it",
+            text);
+    else if (!service && !is_server_address(str_of(text)))
+        load_fault(load, line,
+                   "server \"%s\" is no address, expected IP:PORT, NAME:PORT, unix:PATH or "
+                   "_SERVICE._PROTOCOL.NAME",
+                   text);
+}
+
 static void server_compile(struct load *load, cfg_t *sec, const struct conf_upstream *upstream,
                            struct conf_server *ret)
 {
@@ -36,11 +70,9 @@ static void server_compile(struct load *load, cfg_t *sec, const struct conf_upst
     ret->weight = 1;
     if (!ret->text)
         return;
-    if (!is_server_address(str_of(ret->text)))
-        load_fault(load, line,
-                   "server \"%s\" is no address, expected IP:PORT, NAME:PORT or unix:PATH",
-                   ret->text);
+    check_address(load, line, ret->text);
     ret->host = host_of(load, ret->text);
+    service_compile(load, sec, ret);
     for (const struct conf_server *other = upstream->servers; other < ret; other++)
         if (other->text && strcmp(other->text, ret->text) == 0) {
             load_fault(load, line,

@@ -103,7 +103,7 @@ static bool is_label(struct str label)
 
 /* RFC 1123 2.1: labels of letters, digits and "-", here with "_" too, as many internal names
  * have it. The last label is not a number: that would be a mistyped IPv4 address. */
-static bool is_name(struct str host)
+bool addr_is_name(struct str host)
 {
     struct str label = {host.p, 0};
     uint64_t number;
@@ -130,11 +130,26 @@ int addr_split_name(struct str text, struct str *ret_host, uint16_t *ret_port)
     uint16_t port;
     bool is_bracketed;
 
-    if (split_port(text, &host, &port, &is_bracketed) < 0 || is_bracketed || !is_name(host))
+    if (split_port(text, &host, &port, &is_bracketed) < 0 || is_bracketed ||
+        !addr_is_name(host))
         return -EINVAL;
     *ret_host = host;
     *ret_port = port;
     return 0;
+}
+
+bool addr_split_service(struct str text, struct str *ret_name)
+{
+    struct str rest = text;
+
+    for (int i = 0; i < 2; i++) {
+        const char *dot = rest.n && rest.p[0] == '_' ? memchr(rest.p, '.', rest.n) : NULL;
+        if (!dot)
+            return false;
+        rest = (struct str){dot + 1, rest.n - (size_t)(dot + 1 - rest.p)};
+    }
+    *ret_name = rest;
+    return rest.n && addr_is_name(text);
 }
 
 bool addr_eq(const struct addr *a, const struct addr *b)

@@ -25,6 +25,9 @@ struct addr {
 int addr_parse(struct str text, struct addr *ret);
 /* "host:port" with a host that is a DNS name. 0 with both parts, or -EINVAL. */
 int addr_split_name(struct str text, struct str *ret_host, uint16_t *ret_port);
+bool addr_is_name(struct str host); /* of DNS */
+/* "_SERVICE._PROTOCOL.NAME", which has SRV records: the NAME. False: it is none. */
+bool addr_split_service(struct str text, struct str *ret_name);
 bool addr_eq(const struct addr *a, const struct addr *b);
 
 #define ADDR_TEXT 128

@@ -315,8 +315,9 @@ static struct str host_of(const struct call *call)
         return str_of(strstr(upstream->name, "://") + 3);
     if (upstream->host == HOST_NAME)
         return str_of(upstream->host_name);
-    return server->addr.sa.sa_family == AF_UNIX ? STR("localhost")
-                                                : str_of(upstream->servers[server->from].text);
+    return server->addr.sa.sa_family == AF_UNIX
+               ? STR("localhost")
+               : str_of(conf_server_name(&upstream->servers[server->from]));
 }
 
 static void ask(struct call *call, int server)

@@ -255,7 +255,8 @@ static int sibling_of(const struct exchange *ex, int server)
     const struct server *servers = ex->cluster->servers;
     for (uint32_t i = 0; i < ex->cluster->count; i++)
         if ((int)i != server && servers[i].from == servers[server].from &&
-            !tried_has(&ex->tried, i) && !is_out(ex, (int)i))
+            servers[i].backup == servers[server].backup && !tried_has(&ex->tried, i) &&
+            !is_out(ex, (int)i))
             return (int)i;
     return -1;
 }

@@ -443,7 +443,7 @@ static struct str server_name(const struct exchange *ex)
     const struct server *server = &ex->cluster->servers[ex->server];
     if (server->addr.sa.sa_family == AF_UNIX)
         return STR("localhost");
-    return str_of(ex->upstream->servers[server->from].text);
+    return str_of(conf_server_name(&ex->upstream->servers[server->from]));
 }
 
 static struct str choose_host(struct exchange *ex)

@@ -163,7 +163,8 @@ static void find_siblings(struct cluster *cluster)
     for (uint32_t i = 0; i < cluster->count; i++)
         for (uint32_t k = 0; k < cluster->count && !cluster->servers[i].siblings; k++)
             cluster->servers[i].siblings =
-                k != i && cluster->servers[k].from == cluster->servers[i].from;
+                k != i && cluster->servers[k].from == cluster->servers[i].from &&
+                cluster->servers[k].backup == cluster->servers[i].backup;
 }
 
 /* The same address, if possible of the same server of the upstream; each is taken once. */

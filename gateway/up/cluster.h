@@ -27,7 +27,7 @@ struct server {
     uint32_t weight;
     bool backup;
     uint16_t from;         /* which of the upstream's servers has this address */
-    bool siblings;         /* other servers have the same name */
+    bool siblings;         /* other servers have the same name, and are as much of a backup */
     uint64_t origin;       /* as in struct cluster_server */
     unsigned metric_name;  /* set by whoever counts */
     char *name;            /* what probes call it in Host; NULL: its address */

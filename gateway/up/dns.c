@@ -171,23 +171,32 @@ static void collect(struct dns_answer *answer, sa_family_t family,
     }
 }
 
+static const char *why_failed(int status)
+{
+    switch (status) {
+    case ARES_ENODATA:
+        return "the name has no address";
+    case ARES_ENOTFOUND:
+        return "there is no such name";
+    case ARES_ETIMEOUT:
+    case ARES_ECANCELLED:
+        return "no DNS server answered in time";
+    default:
+        return ares_strerror(status);
+    }
+}
+
 static void read_answer(struct dns_answer *answer, sa_family_t family, int status,
                         struct ares_addrinfo *result)
 {
-    *answer = (struct dns_answer){.verdict = DNS_FAILED, .why = ares_strerror(status)};
+    *answer = (struct dns_answer){.verdict = DNS_FAILED, .why = why_failed(status)};
     if (status == ARES_SUCCESS) {
         collect(answer, family, result);
         ares_freeaddrinfo(result);
         answer->verdict = answer->count ? DNS_FOUND : DNS_NONE;
         answer->why = answer->count ? NULL : "the name has no address";
-    } else if (status == ARES_ENODATA) {
+    } else if (status == ARES_ENODATA || status == ARES_ENOTFOUND) {
         answer->verdict = DNS_NONE;
-        answer->why = "the name has no address";
-    } else if (status == ARES_ENOTFOUND) {
-        answer->verdict = DNS_NONE;
-        answer->why = "there is no such name";
-    } else if (status == ARES_ETIMEOUT || status == ARES_ECANCELLED) {
-        answer->why = "no DNS server answered in time";
     }
 }
 
@@ -209,6 +218,138 @@ static void on_hosts(void *arg, int status, int timeouts, struct ares_addrinfo *
     read_answer(arg, AF_UNSPEC, status, result);
 }
 
+/* ---- SRV records ---- */
+
+#define TYPE_SRV 33
+#define CLASS_IN 1
+
+static int by_place(const struct dns_service *a, const struct dns_service *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority ? -1 : 1;
+    int order = strcasecmp(a->host, b->host);
+    return order ? order : (int)a->port - (int)b->port;
+}
+
+static void insert_service(struct dns_services *answer, const struct dns_service *service)
+{
+    size_t at = answer->count;
+    while (at && by_place(service, &answer->list[at - 1]) < 0)
+        at--;
+    if (at == DNS_SERVICES_MAX || (at && by_place(service, &answer->list[at - 1]) == 0))
+        return;
+    if (answer->count < DNS_SERVICES_MAX)
+        answer->count++;
+    memmove(&answer->list[at + 1], &answer->list[at],
+            (answer->count - at - 1) * sizeof(*service));
+    answer->list[at] = *service;
+}
+
+/* What is left of an answer. */
+struct rest {
+    const uint8_t *all, *at, *end;
+};
+
+/* The name that begins here, into `ret` (NULL: nobody wants it), cut where it does not fit. */
+static bool take_name(struct rest *rest, char *ret, size_t size)
+{
+    char *text;
+    long used;
+    if (rest->at >= rest->end ||
+        ares_expand_name(rest->at, rest->all, (int)(rest->end - rest->all), &text, &used) !=
+            ARES_SUCCESS)
+        return false;
+    if (ret)
+        snprintf(ret, size, "%s", text);
+    ares_free_string(text);
+    if (used > rest->end - rest->at)
+        return false;
+    rest->at += used;
+    return true;
+}
+
+static uint16_t get16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+/* A target with a port that can be connected to; "." is no service, and text that is no name
+ * nothing that could be asked for. */
+static bool take_service(struct rest data, struct dns_services *answer, size_t *none)
+{
+    struct dns_service service;
+    if (data.end - data.at < 7)
+        return false;
+    service.priority = get16(data.at);
+    service.weight = get16(data.at + 2);
+    service.port = get16(data.at + 4);
+    data.at += 6;
+    /* Compressed or not, the name must end where the record does. */
+    if (!take_name(&data, service.host, sizeof(service.host)) || data.at != data.end)
+        return false;
+    if (!service.host[0])
+        ++*none;
+    else if (service.port && addr_is_name(str_of(service.host)))
+        insert_service(answer, &service);
+    return true;
+}
+
+static bool take_record(struct rest *rest, struct dns_services *answer, size_t *none)
+{
+    if (!take_name(rest, NULL, 0) || rest->end - rest->at < 10)
+        return false;
+    uint16_t type = get16(rest->at), class = get16(rest->at + 2), size = get16(rest->at + 8);
+    uint32_t ttl = (uint32_t)get16(rest->at + 4) << 16 | get16(rest->at + 6);
+    rest->at += 10;
+    if (size > rest->end - rest->at)
+        return false;
+    struct rest data = {rest->all, rest->at, rest->at + size};
+    rest->at += size;
+    if (ttl > INT32_MAX) /* RFC 2181 8 */
+        ttl = 0;
+    if (ttl < answer->ttl_s)
+        answer->ttl_s = ttl;
+    return type != TYPE_SRV || class != CLASS_IN || take_service(data, answer, none);
+}
+
+static void read_services(struct dns_services *answer, const uint8_t *packet, int len)
+{
+    bool good = len >= 12;
+    struct rest rest = {packet, packet + (good ? 12 : 0), packet + len};
+    size_t none = 0;
+    for (unsigned left = good ? get16(packet + 4) : 0; good && left; left--) {
+        good = take_name(&rest, NULL, 0) && rest.end - rest.at >= 4;
+        rest.at += good ? 4 : 0;
+    }
+    answer->ttl_s = UINT32_MAX;
+    for (unsigned left = good ? get16(packet + 6) : 0; good && left; left--)
+        good = take_record(&rest, answer, &none);
+    answer->verdict = good && (answer->count || none) ? DNS_FOUND : DNS_FAILED;
+    answer->why = !good ? "the answer is malformed" : "the answer has no record of use";
+    if (answer->verdict == DNS_FOUND)
+        answer->why = NULL;
+}
+
+static void on_services(void *arg, int status, int timeouts, unsigned char *packet, int len)
+{
+    (void)timeouts;
+    struct dns_services_query *query = arg;
+    if (status == ARES_EDESTRUCTION)
+        return;
+    struct dns_services answer;
+    answer.count = 0;
+    answer.ttl_s = 0;
+    answer.verdict = status == ARES_ENODATA || status == ARES_ENOTFOUND ? DNS_NONE : DNS_FAILED;
+    if (status == ARES_SUCCESS)
+        read_services(&answer, packet, len);
+    else if (status == ARES_ENODATA)
+        answer.why = "the name has no SRV record";
+    else
+        answer.why = why_failed(status);
+    query->dns->running--;
+    query->on_answer(query, &answer);
+}
+
 /* ---- asking ---- */
 
 bool dns_hosts(struct dns *dns, const char *host, struct dns_answer *ret)
@@ -227,6 +368,14 @@ void dns_ask(struct dns *dns, const char *host, struct dns_query *query)
     query->dns = dns;
     dns->running++;
     ares_getaddrinfo(dns->servers, host, NULL, &hints, on_result, query);
+    arm(dns);
+}
+
+void dns_ask_services(struct dns *dns, const char *name, struct dns_services_query *query)
+{
+    query->dns = dns;
+    dns->running++;
+    ares_search(dns->servers, name, CLASS_IN, TYPE_SRV, on_services, query);
     arm(dns);
 }
 

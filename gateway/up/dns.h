@@ -10,6 +10,10 @@
 
 #define DNS_MAX         64 /* addresses of one answer that are used: the lowest ones */
 #define DNS_SERVERS_MAX 8  /* that may be asked */
+#define DNS_SERVICES_MAX                                                                       \
+    64                   /* SRV records of one answer that are used: the first by priority     \
+                          */
+#define DNS_NAME_MAX 256 /* a name with its NUL */
 
 enum dns_verdict {
     DNS_FOUND,
@@ -25,6 +29,22 @@ struct dns_answer {
     uint32_t ttl_s; /* the shortest of its records */
 };
 
+/* One SRV record. */
+struct dns_service {
+    char host[DNS_NAME_MAX]; /* a name, without a dot at its end */
+    uint16_t priority, weight, port;
+};
+
+struct dns_services {
+    enum dns_verdict verdict;
+    const char *why; /* in words; not with DNS_FOUND */
+    /* By priority, name and port. None with DNS_FOUND: it says that there is no such service.
+     */
+    struct dns_service list[DNS_SERVICES_MAX];
+    size_t count;
+    uint32_t ttl_s; /* the shortest of its records */
+};
+
 struct dns;
 
 /* Embedded by whoever asks; must stay until it was answered or the dns is gone. */
@@ -35,6 +55,12 @@ struct dns_query {
     void (*on_answer)(struct dns_query *query, const struct dns_answer *answer);
 };
 
+/* The same for the SRV records of a name. */
+struct dns_services_query {
+    struct dns *dns;
+    void (*on_answer)(struct dns_services_query *query, const struct dns_services *answer);
+};
+
 /* `servers`: whom to ask, in this order; none: those of /etc/resolv.conf. NULL: no memory. */
 struct dns *dns_new(const struct addr *servers, size_t count);
 void dns_free(struct dns *dns); /* what runs is not answered any more; NULL is fine */
@@ -43,6 +69,7 @@ void dns_free(struct dns *dns); /* what runs is not answered any more; NULL is f
 bool dns_hosts(struct dns *dns, const char *host, struct dns_answer *ret);
 /* AF_INET or AF_INET6, in query->family. */
 void dns_ask(struct dns *dns, const char *host, struct dns_query *query);
+void dns_ask_services(struct dns *dns, const char *name, struct dns_services_query *query);
 /* Blocks until all questions are answered, at most `ms`; then the others have failed. */
 void dns_wait(struct dns *dns, uint64_t ms);
 /* From now on answers come in on the loop, which lives longer than the dns. */

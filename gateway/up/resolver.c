@@ -13,6 +13,8 @@
 #define RETRY_MIN 1 /* after a failure, then twice as long each time */
 #define RETRY_MAX 30
 
+#define WEIGHT_MAX 1000 /* of a server */
+
 /* What is known of one address family of a name. */
 struct half {
     struct dns_query query;
@@ -24,12 +26,22 @@ struct half {
     const char *why;
 };
 
+/* Whose addresses a name has: its own, or those of what its SRV records say. */
+struct target {
+    struct dns_service at;
+    struct half halves[2]; /* IPv4, IPv6 */
+};
+
 struct name {
     struct resolver *resolver;
     char *host;
-    struct half halves[2]; /* IPv4, IPv6 */
-    unsigned waiting;      /* halves that are being asked for */
-    struct addr *addrs;    /* in use: those of both halves that can be reached */
+    bool service; /* its SRV records are asked for first */
+    struct dns_services_query query;
+    uint32_t ttl_s;         /* of them */
+    struct target *targets; /* do not move while they are asked for */
+    size_t target_count;
+    unsigned waiting;       /* questions that are not answered */
+    struct resolved *found; /* in use: what can be reached of all targets */
     size_t count;
     const char *why;   /* NULL: the last look-up went well */
     unsigned failures; /* in a row */
@@ -55,25 +67,31 @@ struct resolver {
 
 /* ---- what came out ---- */
 
-static bool same_addrs(const struct addr *a, size_t a_count, const struct addr *b,
-                       size_t b_count)
+static bool same_found(const struct name *name, const struct resolved *found, size_t count)
 {
-    if (a_count != b_count)
+    if (name->count != count)
         return false;
-    for (size_t i = 0; i < a_count; i++)
-        if (!addr_eq(&a[i], &b[i]))
+    for (size_t i = 0; i < count; i++)
+        if (!addr_eq(&name->found[i].addr, &found[i].addr) ||
+            name->found[i].weight != found[i].weight ||
+            name->found[i].backup != found[i].backup)
             return false;
     return true;
+}
+
+static void set_port(struct addr *addr, uint16_t port)
+{
+    if (addr->sa.sa_family == AF_INET)
+        addr->in4.sin_port = htons(port);
+    else
+        addr->in6.sin6_port = htons(port);
 }
 
 /* Whether there is a route; asks the kernel, sends nothing. */
 static bool has_route(const struct addr *addr)
 {
     struct addr to = *addr;
-    if (to.sa.sa_family == AF_INET)
-        to.in4.sin_port = htons(9);
-    else
-        to.in6.sin6_port = htons(9);
+    set_port(&to, 9);
     int fd = socket(to.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
@@ -99,21 +117,57 @@ static size_t drop_unroutable(struct addr *addrs, size_t count)
     return n;
 }
 
-/* Puts the halves together. False: no memory, and nothing has changed. */
+static size_t addrs_of(const struct target *target, struct addr ret[RESOLVE_MAX])
+{
+    const struct half *v4 = &target->halves[0], *v6 = &target->halves[1];
+    size_t count = v4->count + v6->count;
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = i < v4->count ? v4->addrs[i] : v6->addrs[i - v4->count];
+        set_port(&ret[i], target->at.port);
+    }
+    return v4->count && v6->count ? drop_unroutable(ret, count) : count;
+}
+
+/* Of SRV records: as they are where ours reach as far, else to scale. */
+static uint32_t weight_of(const struct name *name, const struct target *target)
+{
+    uint32_t heaviest = WEIGHT_MAX, weight = target->at.weight;
+    if (!name->service)
+        return 0;
+    for (size_t i = 0; i < name->target_count; i++)
+        if (name->targets[i].at.weight > heaviest)
+            heaviest = name->targets[i].at.weight;
+    weight = weight * WEIGHT_MAX / heaviest;
+    return weight ? weight : 1;
+}
+
+/* Puts all targets together; two that have an address and port in common have it once. False:
+ * no memory, and nothing has changed. */
 static bool combine(struct name *name, bool *ret_changed)
 {
-    const struct half *v4 = &name->halves[0], *v6 = &name->halves[1];
-    size_t count = v4->count + v6->count;
-    struct addr *addrs = mem_alloc((count ? count : 1) * sizeof(*addrs));
-    if (!addrs)
+    struct resolved *found = mem_alloc(RESOLVE_MAX * sizeof(*found));
+    struct addr addrs[RESOLVE_MAX];
+    size_t count = 0;
+    if (!found)
         return false;
-    for (size_t i = 0; i < count; i++)
-        addrs[i] = i < v4->count ? v4->addrs[i] : v6->addrs[i - v4->count];
-    if (v4->count && v6->count)
-        count = drop_unroutable(addrs, count);
-    *ret_changed = !same_addrs(addrs, count, name->addrs, name->count);
-    mem_free(name->addrs);
-    name->addrs = addrs;
+    uint16_t best = 0;
+    for (size_t t = 0; t < name->target_count; t++) {
+        const struct target *target = &name->targets[t];
+        for (size_t i = 0, n = addrs_of(target, addrs); i < n && count < RESOLVE_MAX; i++) {
+            size_t k = 0;
+            while (k < count && !addr_eq(&found[k].addr, &addrs[i]))
+                k++;
+            if (!count)
+                best = target->at.priority;
+            if (k == count)
+                found[count++] = (struct resolved){addrs[i], weight_of(name, target),
+                                                   target->at.priority > best};
+        }
+    }
+    *ret_changed = !same_found(name, found, count);
+    struct resolved *less = mem_realloc(found, (count ? count : 1) * sizeof(*found));
+    mem_free(name->found);
+    name->found = less ? less : found;
     name->count = count;
     return true;
 }
@@ -158,32 +212,54 @@ static void failed(struct name *name, const char *why)
 }
 
 /* Both families are answered. One that nobody knows of keeps what it had; that there is none
- * of a family counts only beside one that there is. */
-static void settle(struct name *name)
+ * of a family counts only beside one that there is. False: neither has been found. */
+static bool judge(struct target *target, uint32_t *ttl, const char **ret_why)
 {
-    struct half *v4 = &name->halves[0], *v6 = &name->halves[1];
+    struct half *v4 = &target->halves[0], *v6 = &target->halves[1];
     if (v4->verdict != DNS_FOUND && v6->verdict != DNS_FOUND) {
-        failed(name, v6->verdict == DNS_FAILED ? v6->why : v4->why);
-        return;
+        *ret_why = v6->verdict == DNS_FAILED ? v6->why : v4->why;
+        return false;
     }
-    uint32_t ttl = TTL_MAX;
     for (struct half *half = v4; half <= v6; half++) {
         if (half->verdict == DNS_NONE)
             half->count = 0;
-        if (half->verdict == DNS_FOUND && half->ttl_s < ttl)
-            ttl = half->ttl_s;
+        if (half->verdict == DNS_FOUND && half->ttl_s < *ttl)
+            *ttl = half->ttl_s;
+    }
+    return true;
+}
+
+static void tell_change(struct name *name)
+{
+    if (name->resolver->ops)
+        loop_task(name->resolver->loop, &name->resolver->changed);
+}
+
+/* All questions are answered. A target without an answer does not hold up the others. */
+static void settle(struct name *name)
+{
+    uint32_t ttl = name->ttl_s < TTL_MAX ? name->ttl_s : TTL_MAX;
+    const char *why = NULL;
+    size_t good = 0;
+    for (size_t i = 0; i < name->target_count; i++)
+        good += judge(&name->targets[i], &ttl, &why);
+    if (!good) {
+        failed(name, why);
+        return;
     }
     bool changed;
     if (!combine(name, &changed)) {
         failed(name, "out of memory");
         return;
     }
+    if (why && ttl > RETRY_MAX)
+        ttl = RETRY_MAX;
     name->failures = 0;
-    name->why = NULL;
+    name->why = why ? "a target of its SRV records has no address" : NULL;
     tell(name);
     next_at(name, ttl < TTL_MIN ? TTL_MIN : ttl);
-    if (changed && name->resolver->ops)
-        loop_task(name->resolver->loop, &name->resolver->changed);
+    if (changed)
+        tell_change(name);
     count_settled(name->resolver);
 }
 
@@ -223,22 +299,128 @@ static void on_answer(struct dns_query *query, const struct dns_answer *answer)
         settle(half->name);
 }
 
-static void look_up(struct name *name)
+static bool copy_addrs(struct addr **to, const struct addr *from, size_t count)
+{
+    *to = count ? mem_alloc(count * sizeof(**to)) : NULL;
+    if (*to)
+        memcpy(*to, from, count * sizeof(**to));
+    return *to != NULL;
+}
+
+static void targets_free(struct target *targets, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mem_free(targets[i].halves[0].addrs);
+        mem_free(targets[i].halves[1].addrs);
+    }
+    mem_free(targets);
+}
+
+static struct target *targets_new(struct name *name, size_t count)
+{
+    struct target *targets = mem_zalloc((count ? count : 1) * sizeof(*targets));
+    for (size_t i = 0; targets && i < count; i++)
+        for (int k = 0; k < 2; k++) {
+            struct half *half = &targets[i].halves[k];
+            half->name = name;
+            half->query =
+                (struct dns_query){.family = k ? AF_INET6 : AF_INET, .on_answer = on_answer};
+        }
+    return targets;
+}
+
+/* Begins with the addresses that the host had; without memory, with none. */
+static void begin_with(struct target *target, const struct name *from)
+{
+    for (size_t i = 0; i < from->target_count; i++) {
+        const struct target *old = &from->targets[i];
+        if (strcasecmp(old->at.host, target->at.host) != 0)
+            continue;
+        for (int k = 0; k < 2; k++)
+            if (copy_addrs(&target->halves[k].addrs, old->halves[k].addrs,
+                           old->halves[k].count))
+                target->halves[k].count = old->halves[k].count;
+        return;
+    }
+}
+
+/* A target of a record is the whole name: no search list. */
+static void ask(struct name *name, struct target *target)
 {
     struct dns *dns = name->resolver->dns;
     struct dns_answer answer;
-    if (name->waiting) /* it is being asked for already */
-        return;
-    if (dns_hosts(dns, name->host, &answer)) {
+    char host[DNS_NAME_MAX + 1];
+    if (dns_hosts(dns, target->at.host, &answer)) {
         answer.ttl_s = FILE_TTL;
-        take(&name->halves[0], &answer);
-        take(&name->halves[1], &answer);
-        settle(name);
+        take(&target->halves[0], &answer);
+        take(&target->halves[1], &answer);
         return;
     }
-    name->waiting = 2;
-    dns_ask(dns, name->host, &name->halves[0].query);
-    dns_ask(dns, name->host, &name->halves[1].query);
+    snprintf(host, sizeof(host), "%s%s", target->at.host, name->service ? "." : "");
+    name->waiting += 2;
+    dns_ask(dns, host, &target->halves[0].query);
+    dns_ask(dns, host, &target->halves[1].query);
+}
+
+static void ask_all(struct name *name)
+{
+    name->waiting = 1; /* so that it does not end before all are asked */
+    for (size_t i = 0; i < name->target_count; i++)
+        ask(name, &name->targets[i]);
+    if (--name->waiting == 0)
+        settle(name);
+}
+
+/* The only word that takes all addresses away: its own record says that there are none. */
+static void withdraw(struct name *name)
+{
+    bool changed = name->count > 0;
+    targets_free(name->targets, name->target_count);
+    name->targets = NULL;
+    name->target_count = name->count = 0;
+    failed(name, "its SRV record says that there is no such service");
+    if (changed)
+        tell_change(name);
+}
+
+static void on_services(struct dns_services_query *query, const struct dns_services *answer)
+{
+    struct name *name = (struct name *)((char *)query - offsetof(struct name, query));
+    name->waiting = 0;
+    if (answer->verdict != DNS_FOUND) {
+        failed(name, answer->why);
+        return;
+    }
+    if (!answer->count) {
+        withdraw(name);
+        return;
+    }
+    struct target *targets = targets_new(name, answer->count);
+    if (!targets) {
+        failed(name, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < answer->count; i++) {
+        targets[i].at = answer->list[i];
+        begin_with(&targets[i], name);
+    }
+    targets_free(name->targets, name->target_count);
+    name->targets = targets;
+    name->target_count = answer->count;
+    name->ttl_s = answer->ttl_s;
+    ask_all(name);
+}
+
+static void look_up(struct name *name)
+{
+    if (name->waiting) /* it is being asked for already */
+        return;
+    if (!name->service) {
+        ask_all(name);
+        return;
+    }
+    name->waiting = 1;
+    dns_ask_services(name->resolver->dns, name->host, &name->query);
 }
 
 static void on_due(struct deadline *deadline)
@@ -270,15 +452,16 @@ static size_t place(const struct resolver *resolver, const char *host, bool *ret
     return low;
 }
 
-#define HOST_MAX 256
-
-/* The name in a server's text. False: there is none. */
-static bool host_of(struct str text, char ret[HOST_MAX], uint16_t *ret_port)
+/* The name in a server's text; port 0: its SRV records say it. False: there is none. */
+static bool host_of(struct str text, char ret[DNS_NAME_MAX], uint16_t *ret_port)
 {
     struct addr addr;
-    struct str host;
-    if (addr_parse(text, &addr) == 0 || addr_split_name(text, &host, ret_port) < 0 ||
-        host.n >= HOST_MAX)
+    struct str host = text, domain;
+    *ret_port = 0;
+    if (!addr_split_service(text, &domain) &&
+        (addr_parse(text, &addr) == 0 || addr_split_name(text, &host, ret_port) < 0))
+        return false;
+    if (host.n >= DNS_NAME_MAX)
         return false;
     memcpy(ret, host.p, host.n);
     ret[host.n] = '\0';
@@ -289,9 +472,8 @@ static void name_free(struct name *name)
 {
     if (!name)
         return;
-    mem_free(name->halves[0].addrs);
-    mem_free(name->halves[1].addrs);
-    mem_free(name->addrs);
+    targets_free(name->targets, name->target_count);
+    mem_free(name->found);
     mem_free(name->host);
     mem_free(name);
 }
@@ -299,29 +481,31 @@ static void name_free(struct name *name)
 static struct name *name_new(struct resolver *resolver, const char *host)
 {
     struct name *name = mem_zalloc(sizeof(*name));
+    struct str domain;
     if (!name)
         return NULL;
     name->resolver = resolver;
     name->why = "it was not looked up";
+    name->service = addr_split_service(str_of(host), &domain);
+    name->query.on_answer = on_services;
+    name->ttl_s = TTL_MAX;
     deadline_init(&name->due, on_due);
-    for (int i = 0; i < 2; i++) {
-        name->halves[i].name = name;
-        name->halves[i].query =
-            (struct dns_query){.family = i ? AF_INET6 : AF_INET, .on_answer = on_answer};
-    }
     size_t size = strlen(host) + 1;
     name->host = mem_alloc(size);
-    if (!name->host) {
+    name->targets = targets_new(name, 1);
+    if (!name->host || !name->targets) {
         name_free(name);
         return NULL;
     }
     memcpy(name->host, host, size);
+    memcpy(name->targets[0].at.host, host, size);
+    name->target_count = name->service ? 0 : 1;
     return name;
 }
 
 int resolver_add(struct resolver *resolver, struct str text)
 {
-    char host[HOST_MAX];
+    char host[DNS_NAME_MAX];
     uint16_t port;
     if (!host_of(text, host, &port))
         return 0;
@@ -343,30 +527,36 @@ int resolver_add(struct resolver *resolver, struct str text)
     return 0;
 }
 
-static bool copy_addrs(struct addr **to, const struct addr *from, size_t count)
+static void inherit(struct name *name, const struct name *from)
 {
-    *to = count ? mem_alloc(count * sizeof(**to)) : NULL;
-    if (*to)
-        memcpy(*to, from, count * sizeof(**to));
-    return *to != NULL;
+    struct resolved *found = mem_alloc((from->count ? from->count : 1) * sizeof(*found));
+    struct target *targets = targets_new(name, from->target_count);
+    if (!found || !targets) {
+        mem_free(found);
+        targets_free(targets, 0);
+        return;
+    }
+    for (size_t i = 0; i < from->target_count; i++) {
+        targets[i].at = from->targets[i].at;
+        begin_with(&targets[i], from);
+    }
+    if (from->count)
+        memcpy(found, from->found, from->count * sizeof(*found));
+    targets_free(name->targets, name->target_count);
+    name->targets = targets;
+    name->target_count = from->target_count;
+    name->found = found;
+    name->count = from->count;
 }
 
 /* Without memory a name begins with nothing. */
 void resolver_inherit(struct resolver *resolver, const struct resolver *old)
 {
     for (size_t i = 0; old && i < resolver->count; i++) {
-        struct name *name = resolver->names[i];
         bool there;
-        size_t at = place(old, name->host, &there);
-        if (!there)
-            continue;
-        const struct name *from = old->names[at];
-        for (int k = 0; k < 2; k++)
-            if (copy_addrs(&name->halves[k].addrs, from->halves[k].addrs,
-                           from->halves[k].count))
-                name->halves[k].count = from->halves[k].count;
-        if (copy_addrs(&name->addrs, from->addrs, from->count))
-            name->count = from->count;
+        size_t at = place(old, resolver->names[i]->host, &there);
+        if (there)
+            inherit(resolver->names[i], old->names[at]);
     }
 }
 
@@ -433,12 +623,13 @@ void resolver_watch(struct resolver *resolver, struct loop *loop,
 }
 
 size_t resolver_get(const struct resolver *resolver, struct str text,
-                    struct addr ret[RESOLVE_MAX], const char **ret_why)
+                    struct resolved ret[RESOLVE_MAX], const char **ret_why)
 {
-    char host[HOST_MAX];
+    char host[DNS_NAME_MAX];
     uint16_t port;
     *ret_why = NULL;
-    if (addr_parse(text, &ret[0]) == 0)
+    ret[0] = (struct resolved){.weight = 0};
+    if (addr_parse(text, &ret[0].addr) == 0)
         return 1;
     bool there = false;
     size_t at = 0;
@@ -451,11 +642,9 @@ size_t resolver_get(const struct resolver *resolver, struct str text,
     const struct name *name = resolver->names[at];
     *ret_why = name->why;
     for (size_t i = 0; i < name->count; i++) {
-        ret[i] = name->addrs[i];
-        if (ret[i].sa.sa_family == AF_INET)
-            ret[i].in4.sin_port = htons(port);
-        else
-            ret[i].in6.sin6_port = htons(port);
+        ret[i] = name->found[i];
+        if (port)
+            set_port(&ret[i].addr, port);
     }
     return name->count;
 }

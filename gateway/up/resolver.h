@@ -11,6 +11,13 @@
 
 #define RESOLVE_MAX (2 * DNS_MAX) /* addresses of one name that are used */
 
+/* An address of a server's text. */
+struct resolved {
+    struct addr addr;
+    uint32_t weight; /* 1 to 1000, as its SRV record says; 0: it is not of one */
+    bool backup;     /* its record's priority is behind that of others with addresses */
+};
+
 struct resolver;
 
 /* Called from tasks of the loop or from its callbacks; must not free the resolver. */
@@ -27,8 +34,9 @@ struct resolver_ops {
 struct resolver *resolver_new(const struct addr *servers, size_t count);
 void resolver_free(struct resolver *resolver); /* NULL is fine */
 
-/* A server's text: "127.0.0.1:80", "[::1]:80", "unix:/path" or "name:80"; only the last adds
- * a name, and only once. 0 or -ENOMEM. */
+/* A server's text: "127.0.0.1:80", "[::1]:80", "unix:/path", "name:80" or "_http._tcp.name",
+ * whose SRV records name targets and ports; only the last two add a name, and only once. 0 or
+ * -ENOMEM. */
 int resolver_add(struct resolver *resolver, struct str text);
 /* Names that `old` (NULL: nothing) has too begin with the addresses they have there. */
 void resolver_inherit(struct resolver *resolver, const struct resolver *old);
@@ -47,6 +55,6 @@ void resolver_watch(struct resolver *resolver, struct loop *loop,
  * the answer's. Returns how many. *ret_why: NULL when the last look-up went well, else a text
  * that says why not. `resolver` may be NULL when there are no names. */
 size_t resolver_get(const struct resolver *resolver, struct str text,
-                    struct addr ret[RESOLVE_MAX], const char **ret_why);
+                    struct resolved ret[RESOLVE_MAX], const char **ret_why);
 
 #endif

@@ -5,13 +5,24 @@ import socket
 import struct
 import threading
 
-A, AAAA = 1, 28
+A, AAAA, SRV = 1, 28, 33
 NXDOMAIN, SERVFAIL = 3, 2
+
+
+def record(what):
+    """Its type and data."""
+    if isinstance(what, tuple):
+        labels = [label.encode() for label in what[3].split(".") if label]
+        return SRV, struct.pack("!HHH", *what[:3]) + \
+            b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+    ip = ipaddress.ip_address(what)
+    return (A if ip.version == 4 else AAAA), ip.packed
 
 
 class Nameserver:
     """records[name] = list of addresses (of both families), or "nxdomain", "servfail",
-    "silence" or "garbage" for what is no answer. Names that are not there are NXDOMAIN."""
+    "silence" or "garbage" for what is no answer. Names that are not there are NXDOMAIN. An address
+    that is a tuple (priority, weight, port, target) is an SRV record."""
 
     def __init__(self, host, ttl=1):
         self.ttl = ttl
@@ -90,10 +101,9 @@ class Nameserver:
         if isinstance(what, str):
             code = {"nxdomain": NXDOMAIN, "servfail": SERVFAIL}[what]
             return packet[:2] + struct.pack("!BBHHHH", 0x81, 0x80 | code, 1, 0, 0, 0) + question
-        found = [ip.packed for ip in map(ipaddress.ip_address, what)
-                 if (ip.version == 4) == (kind == A) and kind in (A, AAAA)]
-        body = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, self.ttl, len(ip)) + ip
-                        for ip in found)
+        found = [data for of, data in map(record, what) if of == kind]
+        body = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, self.ttl, len(data)) + data
+                        for data in found)
         return packet[:2] + struct.pack("!BBHHHH", 0x81, 0x80, 1, len(found), 0, 0) + \
             question + body
 

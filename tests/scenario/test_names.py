@@ -12,7 +12,7 @@ import pytest
 
 import backend as backends
 from conftest import HTTP
-from gateway import own_host, until
+from gateway import own_host, run, until
 from nameserver import Nameserver
 
 NAME = "users.test"
@@ -467,6 +467,139 @@ def test_a_changed_resolver_is_used_after_a_reload(gateway, dns, servers, opened
     assert gw.get().body.decode() == a
     gw.reload(config(port).replace("@dns@", "@other@"))
     assert gw.get().body.decode() == b
+
+
+SERVICE = "_http._tcp.users.test"
+
+
+def service(more="", server="{}"):
+    return RESOLVER + HTTP + f'upstream "app" {{ server "{SERVICE}" {server} {more} }}\n' + ROUTE
+
+
+@pytest.fixture
+def targets(dns, servers):
+    """targets(n): backends with a name each, and what an SRV record says of one of them."""
+    def make(n):
+        made, port = servers(n)
+        for host in made:
+            dns.say(target(host), [host])
+        return list(made), made, lambda host, priority=0, weight=1: (priority, weight, port,
+                                                                     target(host))
+
+    def target(host):
+        return f"n{host.replace('.', '-')}.users.test"
+
+    return make
+
+
+def share(gw, requests):
+    client = gw.client()
+    return collections.Counter(client.get().body.decode() for _ in range(requests))
+
+
+@pytest.mark.threads
+def test_weights_of_a_service_are_honoured_and_followed(gateway, dns, targets, traffic):
+    (a, b, c), made, record = targets(3)
+    dns.say(SERVICE, [record(a, weight=3), record(b), record(c, weight=0)])
+    gw = gateway("workers = 2\n" + service(), dns=dns)
+    before = gw.config_state()
+    assert share(gw, 50) == {a: 30, b: 10, c: 10}
+    opened = made[b].opened
+    load = traffic(gw)
+    dns.say(SERVICE, [record(a), record(b, weight=8), record(c)])  # and no address changes
+    until(lambda: {s["address"].rsplit(":", 1)[0]: s["weight"] for s in gw.upstream("app")} ==
+          {a: 1, b: 8, c: 1}, "the new weights")
+    dns.say(SERVICE, [record(b, weight=8)])
+    load.moved_to([b])
+    load.stop()
+    assert made[b].opened <= opened + 4, "a server that stays keeps its connections"
+    assert gw.config_state() == before, "it is the same configuration"
+
+
+def test_lower_priorities_are_asked_when_the_first_is_down(gateway, dns, targets):
+    (a, b, c), made, record = targets(3)
+    dns.say(SERVICE, [record(c, priority=30), record(a, priority=10), record(b, priority=20)])
+    gw = gateway(service(), dns=dns)
+    assert share(gw, 10) == {a: 10}
+    made[a].stop()
+    client = gw.client()
+    client.get()
+    until(lambda: client.get().body.decode() in (b, c), "a backup answers")
+    assert set(share(gw, 10)) <= {b, c}
+    dns.say(SERVICE, [record(a, priority=10), record(c, priority=5)])
+    until(lambda: share(gw, 5) == {c: 5}, "a priority alone is a change")
+
+
+@pytest.mark.parametrize("bad", ["nxdomain", "servfail", "silence", "garbage", []])
+def test_a_service_that_vanishes_keeps_its_addresses(gateway, dns, targets, traffic, bad):
+    (a, b, c), _, record = targets(3)
+    dns.say(SERVICE, [record(a), record(b)])
+    gw = gateway(service(), dns=dns)
+    load = traffic(gw, 1)
+    dns.say(SERVICE, bad)
+    gw.wait_stderr(rf"the name {SERVICE} cannot be resolved: .*keeps the addresses it had \(2\)")
+    load.moved_to([a, b])
+    dns.say(SERVICE, [record(c)])
+    load.moved_to([c])
+    load.stop()
+
+
+def test_a_target_that_has_no_address_does_not_hold_up_the_others(gateway, dns, targets):
+    (a,), _, record = targets(1)
+    dns.say(SERVICE, [record(a), (0, 1, 9, "none.test")])
+    gw = gateway(service(), dns=dns)
+    assert "a target of its SRV records has no address" in gw.stderr
+    assert share(gw, 5) == {a: 5}
+
+
+def test_a_service_that_is_none_is_left_out_until_it_is_one(gateway, dns, targets):
+    (a,), _, record = targets(1)
+    dns.say(SERVICE, [(0, 0, 0, ".")])
+    gw = gateway(service(), dns=dns)
+    assert "is left out: its name cannot be resolved: its SRV record says that there is no such " \
+        "service" in gw.stderr
+    assert gw.get().status == 503
+    dns.say(SERVICE, [record(a)])
+    until(lambda: gw.get().status == 200, "it serves")
+    dns.say(SERVICE, [(0, 0, 0, ".")])
+    until(lambda: gw.get().status == 503, "it says that it is none")
+
+
+def test_of_very_many_records_the_first_are_used(gateway, dns):
+    """More than a datagram holds, and than are used."""
+    many = [(k, 1, 1000 + k, "many.test") for k in range(1, 91)]
+    random.shuffle(many)
+    dns.say("many.test", ["127.0.0.1"])
+    dns.say(SERVICE, many)
+    gw = gateway(service(), dns=dns)
+    assert {s["address"] for s in gw.upstream("app")} == {f"127.0.0.1:{1000 + k}"
+                                                          for k in range(1, 65)}
+    assert dns.streams
+
+
+def test_what_a_service_is_called_in_host(gateway, dns, upstream):
+    up = upstream()
+    host, port = up.address.rsplit(":", 1)
+    dns.say(SERVICE, [(0, 1, int(port), "n.users.test")])
+    dns.say("n.users.test", [host])
+    gw = gateway(service("host = upstream"), dns=dns)
+    client = gw.client()
+    client.send(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+    conn = up.accept()
+    assert conn.expect().get("Host") == "users.test"
+    conn.respond(b"ok")
+    assert client.response().body == b"ok"
+
+
+@pytest.mark.parametrize("text, server, fault", [
+    (SERVICE + ":80", "{}", f'server "{SERVICE}:80" has a port, expected _SERVICE'),
+    (SERVICE, "{ weight = 2 }", "server.weight is 2, expected none with"),
+])
+def test_what_records_say_must_not_stand_in_the_file(tmp_path, text, server, fault):
+    conf = tmp_path / "gateway.conf"
+    conf.write_text(f'\nupstream "app" {{ server "{text}" {server} }}\n')
+    status, said, _ = run("-t", "-c", str(conf))
+    assert status == 1 and f"gateway.conf:2: {fault}" in said
 
 
 def test_etc_hosts_comes_first(gateway, dns, opened):

@@ -127,6 +127,22 @@ static void splits_a_name_from_its_port(void **state)
     assert_int_equal(addr_split_name(STR("localhost:80"), &host, &port), 0);
 }
 
+static void splits_a_service_from_its_name(void **state)
+{
+    static const char *const bad[] = {
+        "",         "_http",           "_http._tcp",    "_http._tcp.",    "_http.a.test",
+        "a._tcp.b", "_http._tcp.a:80", "_http._tcp..a", "_http._tcp.1.2", "_http._tcp.a b",
+    };
+    struct str name = {NULL, 0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(addr_split_service(str_of(bad[i]), &name));
+    assert_true(addr_split_service(STR("_http._tcp.users.internal"), &name));
+    assert_true(str_eq(name, STR("users.internal")));
+    assert_true(addr_split_service(STR("_a._b.c."), &name));
+    assert_true(str_eq(name, STR("c.")));
+}
+
 static void matches_ranges_to_the_bit(void **state)
 {
     static const struct {
@@ -210,6 +226,7 @@ int main(void)
         cmocka_unit_test(writes_the_host_alone),
         cmocka_unit_test(tells_addresses_apart_by_family_host_and_port),
         cmocka_unit_test(splits_a_name_from_its_port),
+        cmocka_unit_test(splits_a_service_from_its_name),
         cmocka_unit_test(matches_ranges_to_the_bit),
         cmocka_unit_test(refuses_what_is_not_a_range),
         cmocka_unit_test(reads_the_addresses_of_forwarded_fields),

@@ -34,6 +34,18 @@ static void the_order_has_each_as_often_as_its_weight_says(void **state)
     cluster_unref(cluster);
 }
 
+static void siblings_are_as_much_of_a_backup(void **state)
+{
+    (void)state;
+    struct cluster *cluster = CLUSTER(BALANCE_ROUND_ROBIN, 1, 1, -1);
+    static const bool expected[] = {true, true, false};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(cluster->servers[i].from, 0);
+        assert_int_equal(cluster->servers[i].siblings, expected[i]);
+    }
+    cluster_unref(cluster);
+}
+
 static void the_counter_has_a_cache_line_of_its_own(void **state)
 {
     (void)state;
@@ -127,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(primaries_come_first_and_keep_their_order),
         cmocka_unit_test(the_order_has_each_as_often_as_its_weight_says),
+        cmocka_unit_test(siblings_are_as_much_of_a_backup),
         cmocka_unit_test(the_counter_has_a_cache_line_of_its_own),
         cmocka_unit_test(slots_are_used_again),
         cmocka_unit_test(too_many_servers_are_refused),

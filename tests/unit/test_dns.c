@@ -141,6 +141,108 @@ static void answers_come_in_on_a_loop(void **state)
     assert_int_equal(asked.times, 2);
 }
 
+struct asked_services {
+    struct dns_services_query query;
+    struct dns_services answer;
+    unsigned times;
+};
+
+static void on_services(struct dns_services_query *query, const struct dns_services *answer)
+{
+    struct asked_services *asked = (struct asked_services *)query;
+    asked->answer = *answer;
+    asked->times++;
+}
+
+static struct dns_services ask_services(void)
+{
+    struct dns *dns = dns_new(&ns.addr, 1);
+    struct asked_services asked = {.query = {.on_answer = on_services}};
+    assert_non_null(dns);
+    dns_ask_services(dns, "_http._tcp.a.test.", &asked.query);
+    dns_wait(dns, 2000);
+    dns_free(dns);
+    assert_int_equal(asked.times, 1);
+    return asked.answer;
+}
+
+static void expect_services(const char *says, const char *expected)
+{
+    char text[8192] = "";
+    ns_say_services(says, SAYS_ADDRS);
+    struct dns_services answer = ask_services();
+    assert_int_equal(answer.verdict, DNS_FOUND);
+    assert_null(answer.why);
+    assert_int_equal(answer.ttl_s, 1);
+    for (size_t i = 0; i < answer.count; i++)
+        sprintf(text + strlen(text), "%s%u %u %u %s", i ? ";" : "", answer.list[i].priority,
+                answer.list[i].weight, answer.list[i].port, answer.list[i].host);
+    assert_string_equal(text, expected);
+}
+
+static void services_are_sorted_and_each_once(void **state)
+{
+    (void)state;
+    expect_services("10 1 80 b.test;0 65535 65535 c.test;10 2 80 a.test;10 9 80 B.test",
+                    "0 65535 65535 c.test;10 2 80 a.test;10 1 80 b.test");
+}
+
+static void services_that_cannot_be_asked_are_left_out(void **state)
+{
+    (void)state;
+    expect_services("0 1 0 a.test;0 1 80 -.test;0 1 80 10.0.0.1;0 1 80 .;0 1 80 b.test",
+                    "0 1 80 b.test");
+    expect_services("0 0 0 .", ""); /* there is no such service */
+    ns_say_services("0 1 0 a.test", SAYS_ADDRS);
+    struct dns_services answer = ask_services();
+    assert_int_equal(answer.verdict, DNS_FAILED);
+    assert_string_equal(answer.why, "the answer has no record of use");
+}
+
+static void failures_of_services_have_their_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dns_says says;
+        enum dns_verdict verdict;
+        const char *why;
+    } cases[] = {
+        {SAYS_NXDOMAIN, DNS_NONE, "there is no such name"},
+        {SAYS_ADDRS, DNS_NONE, "the name has no SRV record"},
+        {SAYS_SERVFAIL, DNS_FAILED, NULL},
+        {SAYS_GARBAGE, DNS_FAILED, NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        ns_say_services("", cases[i].says);
+        struct dns_services answer = ask_services();
+        assert_int_equal(answer.verdict, cases[i].verdict);
+        assert_non_null(answer.why);
+        if (cases[i].why)
+            assert_string_equal(answer.why, cases[i].why);
+    }
+}
+
+static void malformed_services_are_refused_whole(void **state)
+{
+    (void)state;
+    /* Each record: 12 bytes in front, 6 of numbers, 8 of the name. */
+    ns_say_services("0 1 80 a.test;0 1 80 b.test", SAYS_ADDRS);
+    for (size_t cut = 1; cut <= 52; cut++) {
+        ns_spoil(cut, 0);
+        struct dns_services answer = ask_services();
+        assert_int_equal(answer.verdict, DNS_FAILED);
+        assert_non_null(answer.why);
+    }
+    for (size_t at = 1; at <= 52; at++) {
+        ns_spoil(0, at);
+        struct dns_services answer = ask_services();
+        assert_true(answer.count <= 2 && (answer.verdict == DNS_FOUND || answer.why));
+        if (at == 11 || at == 12 || at == 19) /* the length of the data, and of a label */
+            assert_int_equal(answer.verdict, DNS_FAILED);
+    }
+    ns_spoil(0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +252,10 @@ int main(void)
         cmocka_unit_test(what_runs_when_it_is_freed_is_not_answered),
         cmocka_unit_test(hosts_are_of_both_families),
         cmocka_unit_test(answers_come_in_on_a_loop),
+        cmocka_unit_test(services_are_sorted_and_each_once),
+        cmocka_unit_test(services_that_cannot_be_asked_are_left_out),
+        cmocka_unit_test(failures_of_services_have_their_verdict),
+        cmocka_unit_test(malformed_services_are_refused_whole),
     };
     return cmocka_run_group_tests_name("dns", tests, ns_start, ns_stop);
 }

@@ -61,7 +61,7 @@ static void is_a_fixed_point_of_loading(void **state)
         "response_headers { remove = {E, F} } access_log = false }\n"
         "route \"b\" { path = \"/s/{x}\" upstream = u strip_prefix = /s }\n",
         "listener \"l\" { listen = \"unix:/s\" forwarded = both proxy_protocol = true }\n"
-        "upstream \"sticky\" { server \"a:1\" {} host = upstream proxy_protocol = v2 }\n"
+        "upstream \"sticky\" { server \"_h._tcp.a\" {} host = upstream proxy_protocol = v2 }\n"
         "upstream \"a b\" { server \"a:1\" {} host = \"h:8\" pool { connections = 3 } }\n"
         "route \"r\" { match_header X { equals = \"a \\\"b\" } match_header Y { present = "
         "false }\n"

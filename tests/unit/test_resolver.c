@@ -34,16 +34,19 @@ static void on_found(void *arg, const char *host, size_t count)
 
 static const struct resolver_ops ops = {on_change, on_failed, on_found};
 
-/* "10.0.0.1:80 [::1]:80" and, when there is one, " (why)". */
+/* "10.0.0.1:80 [::1]:80", with "*WEIGHT" and "b" for a backup behind those of a service, and,
+ * when there is one, " (why)". */
 static void expect(const char *server, const char *expected)
 {
-    struct addr addrs[RESOLVE_MAX];
+    struct resolved addrs[RESOLVE_MAX];
     const char *why;
     char text[4096] = "", one[ADDR_TEXT];
     size_t n = resolver_get(resolver, str_of(server), addrs, &why);
     for (size_t i = 0; i < n; i++) {
-        addr_put(one, &addrs[i]);
+        addr_put(one, &addrs[i].addr);
         sprintf(text + strlen(text), "%s%s", i ? " " : "", one);
+        if (addrs[i].weight)
+            sprintf(text + strlen(text), "*%u%s", addrs[i].weight, addrs[i].backup ? "b" : "");
     }
     if (why)
         sprintf(text + strlen(text), "(%s)", why);
@@ -151,11 +154,106 @@ static void a_family_that_failed_keeps_its_part(void **state)
     expect("a.test.:80", "127.0.0.2:80");
 }
 
+#define SERVICE "_http._tcp.users.test."
+
+/* The same for a service, whose targets have `addrs`. */
+static void look_up_service(const char *services, const char *addrs)
+{
+    ns_say(addrs, SAYS_ADDRS, SAYS_ADDRS);
+    ns_say_services(services, SAYS_ADDRS);
+    assert_int_equal(resolver_add(resolver, STR(SERVICE)), 0);
+    resolver_wait(resolver, 3000);
+}
+
+static void a_service_is_its_targets_with_their_ports(void **state)
+{
+    (void)state;
+    unsigned before = ns_asked();
+    look_up_service("0 3 81 a.test;0 0 82 b.test", "a=10.0.0.1 b=10.0.0.2 b=10.0.0.3");
+    expect(SERVICE, "10.0.0.1:81*3 10.0.0.2:82*1 10.0.0.3:82*1");
+    assert_int_equal(ns_asked(), before + 5); /* SRV, and A and AAAA of two */
+}
+
+static void behind_the_best_priority_are_backups(void **state)
+{
+    (void)state;
+    look_up_service("20 1 80 c.test;5 1 80 a.test;10 1 80 b.test",
+                    "a=10.0.0.1 b=10.0.0.2 c=10.0.0.3");
+    expect(SERVICE, "10.0.0.1:80*1 10.0.0.2:80*1b 10.0.0.3:80*1b");
+    /* The best of those with addresses; one in two records is there once, as the better. */
+    look_up_service("1 1 80 none.test;10 1 80 b.test;20 1 80 c.test", "b=10.0.0.2 c=10.0.0.2");
+    expect(SERVICE, "10.0.0.2:80*1(a target of its SRV records has no address)");
+}
+
+static void weights_of_a_service_are_brought_to_scale(void **state)
+{
+    (void)state;
+    look_up_service("0 65535 80 a.test;0 6554 80 b.test;0 7 80 c.test",
+                    "a=10.0.0.1 b=10.0.0.2 c=10.0.0.3");
+    expect(SERVICE, "10.0.0.1:80*1000 10.0.0.2:80*100 10.0.0.3:80*1");
+}
+
+static void a_service_that_fails_keeps_what_was_there(void **state)
+{
+    (void)state;
+    look_up_service("0 2 80 a.test;0 1 80 b.test", "a=10.0.0.1 b=10.0.0.2");
+    ns_say_services("", SAYS_NXDOMAIN);
+    resolver_wait(resolver, 3000);
+    expect(SERVICE, "10.0.0.1:80*2 10.0.0.2:80*1(there is no such name)");
+    look_up_service("0 2 80 a.test;0 1 80 b.test", ""); /* it is there, no target is */
+    expect(SERVICE, "10.0.0.1:80*2 10.0.0.2:80*1(the name has no address)");
+    look_up_service("0 2 80 a.test;0 5 80 b.test", "b=10.0.0.3"); /* one keeps its own */
+    expect(SERVICE, "10.0.0.1:80*2 10.0.0.3:80*5(a target of its SRV records has no address)");
+    struct resolver *old = resolver;
+    resolver = resolver_new(&ns.addr, 1);
+    resolver_add(resolver, STR(SERVICE));
+    resolver_inherit(resolver, old);
+    resolver_free(old);
+    ns_say_services("", SAYS_SERVFAIL);
+    resolver_wait(resolver, 3000);
+    expect(SERVICE, "10.0.0.1:80*2 10.0.0.3:80*5(Could not contact DNS servers)");
+    look_up_service("0 2 80 a.test", "a=10.0.0.1");
+    expect(SERVICE, "10.0.0.1:80*2");
+}
+
+static void a_service_that_says_that_it_is_none_has_no_address(void **state)
+{
+    (void)state;
+    look_up_service("0 2 80 a.test", "a=10.0.0.1");
+    look_up_service("0 0 0 .", "a=10.0.0.1");
+    expect(SERVICE, "(its SRV record says that there is no such service)");
+    look_up_service("0 2 80 a.test", "a=10.0.0.1");
+    expect(SERVICE, "10.0.0.1:80*2");
+}
+
+static void weights_and_priorities_alone_are_a_change(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says, *expected;
+    } steps[] = {
+        {"0 9 80 a.test;0 1 80 b.test", "10.0.0.1:80*9 10.0.0.2:80*1"},
+        {"0 9 80 a.test;1 1 80 b.test", "10.0.0.1:80*9 10.0.0.2:80*1b"},
+        {"0 0 0 .", "(its SRV record says that there is no such service)"},
+    };
+    look_up_service("0 1 80 a.test;0 1 80 b.test", "a=10.0.0.1 b=10.0.0.2");
+    resolver_watch(resolver, &loop, &ops, &loop);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+        ns_say_services(steps[i].says, SAYS_ADDRS);
+        while (changes == i) {
+            loop.stop = false;
+            loop_run(&loop);
+        }
+        assert_int_equal(changes, i + 1);
+        expect(SERVICE, steps[i].expected);
+    }
+}
+
 static void hosts_come_before_dns(void **state)
 {
     (void)state;
     unsigned before = ns_asked();
-    struct addr addrs[RESOLVE_MAX];
+    struct resolved addrs[RESOLVE_MAX];
     const char *why;
     resolver_add(resolver, STR("localhost:80"));
     resolver_wait(resolver, 400);
@@ -290,16 +388,20 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     ns_say("10.0.0.1 ::1", SAYS_ADDRS, SAYS_ADDRS);
+    ns_say_services("0 1 80 b.test;0 1 81 b.test", SAYS_ADDRS);
     for (unsigned long nth = 1;; nth++) {
         assert_true(nth < 100);
         mem_fail_at(nth);
         struct resolver *one = resolver_new(&ns.addr, 1);
         int rc = one ? resolver_add(one, STR("a.test.:80")) : -1;
+        rc = rc == 0 ? resolver_add(one, STR(SERVICE)) : rc;
         if (rc == 0)
             resolver_wait(one, 50);
-        struct addr addrs[RESOLVE_MAX];
+        struct resolved addrs[RESOLVE_MAX];
         const char *why = NULL;
         size_t n = rc == 0 ? resolver_get(one, STR("a.test.:80"), addrs, &why) : 0;
+        if (n && !why)
+            n = resolver_get(one, STR(SERVICE), addrs, &why);
         mem_fail_at(0);
         resolver_free(one);
         if (n && !why)
@@ -318,6 +420,12 @@ int main(void)
         T(what_has_no_route_is_left_out_unless_nothing_has_one),
         T(a_failure_keeps_what_was_there),
         T(a_family_that_failed_keeps_its_part),
+        T(a_service_is_its_targets_with_their_ports),
+        T(behind_the_best_priority_are_backups),
+        T(weights_of_a_service_are_brought_to_scale),
+        T(a_service_that_fails_keeps_what_was_there),
+        T(a_service_that_says_that_it_is_none_has_no_address),
+        T(weights_and_priorities_alone_are_a_change),
         T(hosts_come_before_dns),
         T(an_heir_begins_with_what_was_known),
         T(on_the_loop_it_is_told_when_all_are_looked_up),

@@ -37,6 +37,22 @@ static void has_the_defaults_of_the_manual(void **state)
     conf_free(conf);
 }
 
+static void takes_a_service(void **state)
+{
+    (void)state;
+    struct conf *conf =
+        conf_of(LISTENER "upstream \"u\" { server \"_http._tcp.a.internal\" {}\n"
+                         "server \"_web:80\" { weight = 2 } }");
+    const struct conf_server *servers = conf->upstreams[0].servers;
+    assert_true(servers[0].service);
+    assert_string_equal(servers[0].host, "a.internal");
+    assert_string_equal(conf_server_name(&servers[0]), "a.internal");
+    assert_false(servers[1].service);
+    assert_string_equal(servers[1].host, "_web");
+    assert_string_equal(conf_server_name(&servers[1]), "_web:80");
+    conf_free(conf);
+}
+
 static void takes_every_option(void **state)
 {
     (void)state;
@@ -189,6 +205,11 @@ static void checks_times_limits_and_servers(void **state)
         {"server \"b:1\" { weight = 1001 }", "server.weight is 1001, expected 1 to 1000"},
         {"server \"b:1\" { backup = yes }", "server.backup is yes, expected false or true"},
         {"server \"b\" {}", "server \"b\" is no address"},
+        {"server \"_http.b\" {}", "server \"_http.b\" is no address"},
+        {"server \"_http._tcp.b:80\" {}", "server \"_http._tcp.b:80\" has a port, expected "
+                                          "_SERVICE._PROTOCOL.NAME without one"},
+        {"server \"_http._tcp.b\" { weight = 2 }",
+         "server.weight is 2, expected none with \"_http._tcp.b\""},
         {"server \"b:0\" {}", "server \"b:0\" is no address"},
         {"server \"1.2.3.4:0\" {}", "server \"1.2.3.4:0\" is no address"},
         {"server \"1.2.3.4:65536\" {}", "server \"1.2.3.4:65536\" is no address"},
@@ -275,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
         cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(takes_a_service),
         cmocka_unit_test(checks_what_servers_are_told_of_the_client),
         cmocka_unit_test(a_connection_with_a_proxy_header_is_for_one_request),
         cmocka_unit_test(a_small_pool_bounds_the_defaults),
