@@ -226,6 +226,12 @@ class Gateway:
         return sum(number for name, has, number in self.metrics()
                    if name == metric_name and labels.items() <= has.items())
 
+    def wait_metric(self, number, metric_name, **labels):
+        """Waits until the sum is that: a request is counted when its answer has left, which its
+        client may know first."""
+        until(lambda: self.metric(metric_name, **labels) == number,
+              f"{metric_name} {labels} is {number}; it is {self.metric(metric_name, **labels)}")
+
     # what it wrote
 
     @property

@@ -26,7 +26,7 @@ def test_addresses(gateway):
         assert asked(gw, address) == status, address
     line = gw.wait_log(1, client_ip="10.0.0.66")[0]
     assert (line["status"], line["reason"], line["credential"]) == (403, "auth.address", None)
-    assert gw.metric("postern_responses_total", reason="auth.address") == 4
+    gw.wait_metric(4, "postern_responses_total", reason="auth.address")
 
 
 def test_the_narrowest_range_decides(gateway):

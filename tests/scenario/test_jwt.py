@@ -149,7 +149,7 @@ def test_challenges_say_what_is_wrong(gateway):
     assert missing.get("WWW-Authenticate") == 'Bearer realm="postern"'
     twice = gw.get(fields=bearer("a.b.c") * 2)
     assert (twice.status, reason(twice)) == (401, "auth.multiple")
-    assert gw.metric("postern_responses_total", reason="auth.scope") == 1
+    gw.wait_metric(1, "postern_responses_total", reason="auth.scope")
     assert gw.get("/free").status == 200
 
 

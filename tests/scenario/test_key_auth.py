@@ -106,7 +106,7 @@ def test_refusals(gateway, echo, keys):
     assert all(line["credential"] is None for line in lines)
     assert {line["reason"] for line in lines} == {
         "auth.missing", "auth.unknown", "auth.disabled", "auth.expired", "auth.multiple"}
-    assert gw.metric("postern_responses_total", reason="auth.unknown", route="all") == 4
+    gw.wait_metric(4, "postern_responses_total", reason="auth.unknown", route="all")
 
 
 def test_the_connection_lives_on(gateway, echo, keys):

@@ -93,7 +93,7 @@ def test_answers_in_the_gateways_own_voice(gateway):
     assert response.get("X-Probe-Response") == "429 1"
     line = gw.wait_log(1)[0]
     assert (line["status"], line["reason"], line["route"]) == (429, "probe.refused", "a")
-    assert gw.metric("postern_responses_total", route="a", reason="probe.refused") == 1
+    gw.wait_metric(1, "postern_responses_total", route="a", reason="probe.refused")
     text = gw.get("/a", fields=[("Accept", "text/plain")])
     assert text.body.decode().startswith('429 The probe refuses\nBecause "it" says so.\n')
 
@@ -152,8 +152,8 @@ def test_counters_and_shared_state_outlive_a_reload(gateway):
     gw.reload(config + "# again\n")
     assert gw.get("/a").get("X-Probe-Response") == "200 2"
     assert gw.get("/b").get("X-Probe-Response") == "200 1"
-    assert gw.metric("postern_plugin_probe_total", plugin="probe", place="route a") == 2
-    assert gw.metric("postern_plugin_probe_total", place="route b") == 1
+    gw.wait_metric(2, "postern_plugin_probe_total", plugin="probe", place="route a")
+    gw.wait_metric(1, "postern_plugin_probe_total", place="route b")
     gw.reload(answers(("b", 'probe { state = "other" }')))
     gw.reload(config)
     assert gw.get("/a").get("X-Probe-Response") == "200 1"  # nobody asked for it meanwhile
@@ -212,7 +212,7 @@ def test_an_overrun_is_answered_for(gateway, how):
     assert response.status == 503
     assert json.loads(response.body)["reason"] == "plugin.timeout"
     assert gw.get("/b").body == b"b"
-    assert gw.metric("postern_responses_total", route="a", reason="plugin.timeout") == 1
+    gw.wait_metric(1, "postern_responses_total", route="a", reason="plugin.timeout")
     gw.wait_stderr("cancelled /a")
     gw.wait_stderr("cancelled /b")
     if how == "late":
@@ -346,7 +346,7 @@ def test_calls_over_pooled_connections(gateway, backend):
         assert client.get("/a").get("X-Waited") == "207 2 /a x-first"
     assert (sub.count, sub.opened) == (3, 1)
     assert sub.requests[0] == ("GET", "/check", 0)
-    assert gw.metric("postern_upstream_requests_total", upstream=f"http://{sub}", code="207") == 3
+    gw.wait_metric(3, "postern_upstream_requests_total", upstream=f"http://{sub}", code="207")
 
 
 def test_calls_an_upstream_by_name_with_a_body(gateway, backend):
@@ -682,7 +682,7 @@ def test_the_example_builds_from_what_is_installed(gateway, tmp_path):
     assert (refused.status, json.loads(refused.body)["reason"]) == (403, "auth.team")
     assert gw.get("/a", fields=[("X-Team", "red")]).status == 200
     assert [line["credential"] for line in gw.wait_log(2)] == [None, "red"]
-    assert gw.metric("postern_plugin_example_refused_total", plugin="example", place="route a") == 1
+    gw.wait_metric(1, "postern_plugin_example_refused_total", plugin="example", place="route a")
 
 
 def test_explain_names_the_plugins_in_their_order(tmp_path):
