@@ -8,7 +8,8 @@
 #include "proxy/forward.h"
 #include "proxy/plugins.h"
 
-#define TEXT_MAX 1024 /* of a detail, before it is escaped */
+#define TEXT_MAX          1024 /* of a detail, before it is escaped */
+#define RETRY_AFTER_MAX_S 60
 
 /* ---- what is said ---- */
 
@@ -362,6 +363,22 @@ static void send_grpc(struct exchange *ex, const struct leg_fault *fault, unsign
     send_answer(ex, &head, STR(""));
 }
 
+/* Seconds until it may go better; 1 where nobody knows. When it is further away than a minute,
+ * somebody may have mended it by then. */
+static unsigned retry_after(const struct exchange *ex, const struct leg_fault *fault)
+{
+    uint64_t now = ex->cx->loop->now, ns = 0;
+    if (fault->reason == R_UPSTREAM_NONE && ex->cluster) {
+        uint64_t at = cluster_back_at(ex->cluster);
+        ns = at > now ? at - now : 0;
+    } else if (fault->which == LIMIT_CONNECTIONS || fault->which == LIMIT_PENDING) {
+        /* who waits now has been served by then, or sent away */
+        ns = ex->cluster->limits.queue * NS_PER_MS;
+    }
+    uint64_t s = (ns + NS_PER_S - 1) / NS_PER_S;
+    return s < 1 ? 1 : s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (unsigned)s;
+}
+
 void reply_error(struct exchange *ex, const struct leg_fault *fault)
 {
     static const struct str types[] = {STR("application/problem+json"),
@@ -381,8 +398,10 @@ void reply_error(struct exchange *ex, const struct leg_fault *fault)
     new_head(ex, &head, fields, 8, status);
     head.keep_alive = !closes_behind(fault->reason);
     head_add_id(&head, &ex->arena, F_CONTENT_TYPE, types[shape]);
-    if (status == 503 && !is_of_plugin(ex, fault))
-        head_add(&head, &ex->arena, STR("Retry-After"), STR("1"));
+    if (status == 503 && !is_of_plugin(ex, fault)) {
+        struct str after = format(ex, "%u", retry_after(ex, fault));
+        head_add(&head, &ex->arena, STR("Retry-After"), after.p ? after : STR("1"));
+    }
     if (status == 405)
         head_add(&head, &ex->arena, STR("Allow"), str_of(ex->match.allow));
     send_answer(ex, &head, body.p ? body : STR(""));

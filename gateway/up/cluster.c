@@ -281,3 +281,15 @@ void cluster_unref(struct cluster *cluster)
     free(cluster->servers);
     free(cluster);
 }
+
+uint64_t cluster_back_at(const struct cluster *cluster)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        uint64_t at =
+            atomic_load_explicit(&cluster->servers[i].vitals->back_at, memory_order_relaxed);
+        if (at && (!first || at < first))
+            first = at;
+    }
+    return first;
+}

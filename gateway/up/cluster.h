@@ -120,4 +120,7 @@ struct cluster *cluster_new(const struct cluster_spec *spec,
 struct cluster *cluster_ref(struct cluster *cluster);
 void cluster_unref(struct cluster *cluster); /* NULL is fine; any thread */
 
+/* All servers are out: when one may be back at the earliest, in ns. 0: nobody knows. */
+uint64_t cluster_back_at(const struct cluster *cluster);
+
 #endif

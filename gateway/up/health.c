@@ -70,6 +70,22 @@ static void tell(struct target *target, enum health_event event, uint32_t ms, co
     target->health->ops->on_change(target->health->owner, &change);
 }
 
+/* What clients are told who find nobody: when it may be back at the earliest, if all goes well
+ * from now on. Whoever drained it did not say. */
+static void foretell(struct target *target)
+{
+    uint32_t word = vitals_word(target->vitals);
+    const struct health_policy *policy = policy_of(target);
+    uint64_t at = 0;
+    if (word & VITAL_DOWN)
+        at = target->health->loop->now +
+             (uint64_t)(policy->rise - target->streak) * policy->interval * NS_PER_MS;
+    if (target->serving && target->return_due.at > at)
+        at = target->return_due.at;
+    atomic_store_explicit(&target->vitals->back_at, word & VITAL_DRAINING ? 0 : at,
+                          memory_order_relaxed);
+}
+
 /* ---- coming back ---- */
 
 /* How far, after `ms` of `slow_start`: from a tenth to all of its weight. */
@@ -257,6 +273,7 @@ static void take_result(struct target *target, const struct probe_result *result
             go_down(target, result->why);
     }
     target->known = true;
+    foretell(target);
 }
 
 static void on_probed(void *arg, const struct probe_result *result)
@@ -345,6 +362,7 @@ static void on_return_due(struct deadline *deadline)
     target->serving = false;
     target->returned_at = target->health->loop->now;
     come_back(target, VITAL_EJECTED);
+    foretell(target);
     tell(target, HEALTH_RETURNED, 0, "its time is over");
 }
 
@@ -363,6 +381,7 @@ static void on_ejected(struct target *target)
     target->serving = true;
     loop_deadline(loop, &target->return_due, target->sentence);
     stay_out(target);
+    foretell(target);
     put_verdict(&target->vitals->verdict, target->why_ejected);
     tell(target, HEALTH_WAS_EJECTED, target->sentence, target->why_ejected);
 }
@@ -406,10 +425,12 @@ void health_drain(struct health *health, struct vitals *vitals, bool drain)
     if (drain) {
         vitals_change(vitals, 0, VITAL_DRAINING);
         stay_out(target);
+        foretell(target);
         health->ops->drain(health->owner, target->cluster, target->server);
         tell(target, HEALTH_DRAINS, 0, "");
     } else {
         come_back(target, VITAL_DRAINING);
+        foretell(target);
         tell(target, HEALTH_IS_READY, 0, "");
     }
 }
@@ -517,12 +538,15 @@ static void switch_one(struct target *target)
     target->server = target->next_server;
     target->next_cluster = NULL;
     target->first = false;
-    if (!same)
+    if (!same) {
         restart_probes(target);
+        foretell(target);
+    }
     if (target->serving && !target->cluster->watch.outlier.on) {
         target->serving = false;
         deadline_off(&target->return_due);
         come_back(target, VITAL_EJECTED);
+        foretell(target);
         tell(target, HEALTH_RETURNED, 0, "outlier detection is switched off");
     }
     /* who joins others that are at work already begins with less */

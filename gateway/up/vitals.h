@@ -50,6 +50,8 @@ struct vitals {
     struct verdict verdict; /* with `news` */
     _Alignas(64) _Atomic uint32_t word;
     _Alignas(64) _Atomic uint32_t cold; /* workers that still warm it */
+    /* ns: while it is out, when it may be back by itself; 0: nobody knows. */
+    _Atomic uint64_t back_at;
     /* With outlier detection: failures in a row; and requests and failures of the half window
      * under way and of the one before (outlier.c). */
     _Atomic uint32_t streak;

@@ -203,6 +203,16 @@ def test_all_out_fails_with_the_reason_of_each(gateway, backend):
     assert gw.get("/x").status == 200
 
 
+def test_clients_are_told_when_it_may_be_well_again(gateway, backend):
+    """Two probes that go well, three seconds apart; of one that is drained nobody knows."""
+    sick, names = make(backend, 1)
+    sick[0].healthz = BAD
+    gw = gateway(config(1, PROBES.replace("20ms", "3s")), **names)
+    assert 3 <= int(gw.get("/x").get("Retry-After")) <= 6
+    assert gw.admin(f"/upstreams/app/{names['s0']}/drain", "POST").status == 200
+    assert gw.get("/x").get("Retry-After") == "1"
+
+
 def test_all_out_uses_all_when_told_so(gateway, backend):
     sick, names = make(backend, 2)
     for one in sick:

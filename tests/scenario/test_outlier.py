@@ -65,6 +65,18 @@ def test_failures_in_a_row_eject_and_time_brings_back(gateway, backend):
     gw.wait_stderr(rf'info upstream "app": server {names["s1"]} is back: its time is over')
 
 
+@pytest.mark.threads
+def test_clients_are_told_when_the_first_returns(gateway, backend):
+    moody, names = make(backend, 2)
+    gw = gateway(config(2, "failures = 1  eject = 20s  max_ejected = 100%"), **names)
+    for one in moody:
+        one.answer = BAD
+    assert ask(gw, 2) == [503] * 2, "their own word"
+    until(lambda: states(gw) == ["ejected"] * 2, "both are ejected")
+    refused = gw.get("/x")
+    assert refused.status == 503 and 10 <= int(refused.get("Retry-After")) <= 20
+
+
 def test_the_time_grows(gateway, backend):
     moody, names = make(backend, 2)
     moody[1].answer = BAD

@@ -192,6 +192,8 @@ static void then_fall_and_rise_count(void **state)
     UNTIL(word(0) & VITAL_DOWN);
     assert_int_equal(probes[PROBE_CONNECT], 3);
     assert_string_equal(told, "d0 ");
+    uint64_t back_at = cluster_back_at(cluster);
+    assert_in_range(back_at, loop.now, loop.now + 20 * NS_PER_MS); /* two probes to come */
     assert_int_equal(sock_listen(&addrs[0], false, &listening[0]), 0);
     uint64_t well = probes[PROBE_OK];
     UNTIL(!word(0));
@@ -294,6 +296,35 @@ static void an_ejected_server_returns_when_its_time_is_over(void **state)
     assert_string_equal(told, "e2 r2 ");
     assert_int_equal(warmed, 1);
     assert_int_equal(cluster->ward->ejected, 0);
+}
+
+/* When it may be back, from now, in ms; -1: nobody knows. */
+static int back_in(const struct cluster *of)
+{
+    uint64_t at = cluster_back_at(of);
+    return at ? (int)((int64_t)(at - loop.now) / (int64_t)NS_PER_MS) : -1;
+}
+
+static void when_it_may_be_back_is_known(void **state)
+{
+    (void)state;
+    struct watch watch = ejecting();
+    watch.outlier.max_ejected_permille = 1000;
+    cluster = make(watch, 2, NULL);
+    take(cluster);
+    assert_int_equal(back_in(cluster), -1);
+    eject(0);
+    int first = back_in(cluster);
+    assert_in_range(first, 900, 1000);
+    later(400);
+    eject(1); /* the first is back first */
+    assert_in_range(back_in(cluster), first - 500, first - 400);
+    health_drain(health, cluster->servers[0].vitals, true); /* but for who drained it */
+    assert_in_range(back_in(cluster), 900, 1000);
+    health_drain(health, cluster->servers[0].vitals, false);
+    assert_in_range(back_in(cluster), first - 500, first - 400);
+    later(1100);
+    assert_int_equal(back_in(cluster), -1);
 }
 
 static void the_time_grows_and_shrinks(void **state)
@@ -447,6 +478,7 @@ int main(void)
         TEST(who_is_removed_is_watched_no_more),
         TEST(an_ejection_that_was_on_its_way_is_undone),
         TEST(an_ejected_server_returns_when_its_time_is_over),
+        TEST(when_it_may_be_back_is_known),
         TEST(the_time_grows_and_shrinks),
         TEST(reasons_are_independent),
         TEST(comes_back_when_the_workers_are_warm),
