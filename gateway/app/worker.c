@@ -21,9 +21,7 @@ struct downstream {
     bool is_h2;
     struct downstream *next, **prev;
     struct acceptor *acceptor;
-    struct peer peer;
-    struct addr *destination; /* what peer's points to */
-    struct tls_facts *facts;  /* as well */
+    struct peer peer; /* with what it points to */
 };
 
 _Static_assert(offsetof(struct h1_server, stream) == 0, "see on_http2");
@@ -112,8 +110,8 @@ static void bury(struct downstream *down)
 {
     struct acceptor *acceptor = down->acceptor;
     struct worker *worker = acceptor->worker;
-    slab_give(&worker->destinations, down->destination);
-    tls_facts_free(down->facts);
+    slab_give(&worker->destinations, down->peer.destination);
+    tls_facts_free(down->peer.tls);
     slab_give(&worker->downstreams, down);
     acceptor->connections--;
     acceptor_arm(acceptor);
@@ -237,19 +235,19 @@ static struct downstream *open_connection(struct acceptor *acceptor, int fd, str
         return NULL;
     }
     down->acceptor = acceptor;
-    down->peer.destination = down->destination = NULL;
+    down->peer.destination = NULL;
     down->peer.stream = &down->stream;
     down->is_h2 = false;
     set_peer(down, addr);
-    down->peer.tls = down->facts = tls ? tls_facts_new(tls) : NULL;
-    if (tls && !down->facts) {
+    down->peer.tls = tls ? tls_facts_new(tls) : NULL;
+    if (tls && !down->peer.tls) {
         tls_free(tls);
         close(fd);
         slab_give(&worker->downstreams, down);
         return NULL;
     }
     if (h1_server_open(&down->h1, &worker->loop, fd, tls, &server_ops, worker) < 0) {
-        tls_facts_free(down->facts);
+        tls_facts_free(down->peer.tls);
         slab_give(&worker->downstreams, down);
         return NULL;
     }
@@ -270,7 +268,7 @@ void worker_serve(struct acceptor *acceptor, int fd, struct tls *tls, const stru
         worker_uncount_connection(acceptor);
         return;
     }
-    down->peer.destination = down->destination = destination;
+    down->peer.destination = destination;
     /* Its listener has gone meanwhile; or it will only hear that this is no place for it. */
     if (acceptor->fd < 0 || (acceptor->front && !tls))
         downstream_drain(down);

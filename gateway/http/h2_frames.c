@@ -102,8 +102,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
         nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
     }
-    h2_server_head_begins(server);
-    return 0;
+    return h2_server_head_begins(server) ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
@@ -112,13 +111,13 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
     (void)session, (void)flags;
     struct h2_server *server = arg;
-    if (frame->hd.type != NGHTTP2_HEADERS || !server->in_head)
+    if (frame->hd.type != NGHTTP2_HEADERS || !server->intake)
         return 0;
     const struct h1_limits *limits =
         is_trailers(frame) ? &trailer_limits : &server->ops->config(server)->limits;
-    h2_section_add(&server->section, (struct str){(const char *)name, name_n},
+    h2_section_add(&server->intake->section, (struct str){(const char *)name, name_n},
                    (struct str){(const char *)value, value_n}, limits);
-    if (server->section.bytes <= 2ull * limits->header_bytes + BOMB_SPARE)
+    if (server->intake->section.bytes <= 2ull * limits->header_bytes + BOMB_SPARE)
         return 0;
     h2_server_calm(server, H2_FLOOD_HPACK);
     return NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -131,18 +130,21 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
 {
     (void)session, (void)frame, (void)value, (void)value_n, (void)flags;
     struct h2_server *server = arg;
-    if (server->in_head)
-        h2_section_refuse(&server->section, (struct str){(const char *)name, name_n});
+    if (server->intake)
+        h2_section_refuse(&server->intake->section, (struct str){(const char *)name, name_n});
     return 0;
 }
 
 static int on_request(struct h2_server *server, const nghttp2_frame *frame)
 {
+    if (!server->intake)
+        return 0;
     struct h2_stream *stream = stream_of(server->session, frame->hd.stream_id);
     const struct h1_server_config *config = server->ops->config(server);
     bool ended = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
-    struct head *head = h2_section_request(&server->section, ended, &config->limits);
-    if (stream && !h2_stream_begin(stream, head, ended, &server->section.fault))
+    struct head *head = h2_section_request(&server->intake->section, ended, &config->limits);
+    struct leg_fault fault = server->intake->section.fault; /* the intake may go meanwhile */
+    if (stream && !h2_stream_begin(stream, head, ended, &fault))
         nghttp2_submit_rst_stream(server->session, NGHTTP2_FLAG_NONE, stream->id,
                                   NGHTTP2_REFUSED_STREAM);
     h2_server_head_ends(server);
@@ -155,10 +157,12 @@ static int on_request(struct h2_server *server, const nghttp2_frame *frame)
 static int on_trailers(struct h2_server *server, const nghttp2_frame *frame)
 {
     struct h2_stream *stream = stream_of(server->session, frame->hd.stream_id);
-    if (stream && stream->leg.events) {
-        struct head *trailers = h2_section_trailers(&server->section, stream->leg.arena);
-        if (server->section.fault.reason)
-            h2_stream_bad(stream, &server->section.fault);
+    if (stream && stream->leg.events && server->intake) {
+        struct head *trailers =
+            h2_section_trailers(&server->intake->section, stream->leg.arena);
+        struct leg_fault fault = server->intake->section.fault;
+        if (fault.reason)
+            h2_stream_bad(stream, &fault);
         else
             h2_stream_end(stream, trailers->count ? trailers : NULL);
     }
@@ -209,9 +213,9 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 {
     struct h2_server *server = arg;
     struct h2_stream *stream = stream_of(session, frame->hd.stream_id);
-    if (frame->hd.type == NGHTTP2_HEADERS && server->in_head) {
+    if (frame->hd.type == NGHTTP2_HEADERS && server->intake) {
         if (stream && !stream->leg.events && !is_trailers(frame)) {
-            struct leg_fault fault = server->section.fault;
+            struct leg_fault fault = server->intake->section.fault;
             if (!fault.reason)
                 fault.reason = R_BAD_FIELDS;
             stream->muted = true; /* nghttp2 resets it */

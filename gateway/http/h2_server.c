@@ -47,6 +47,7 @@ int h2_kit_init(struct h2_kit *kit, struct loop *loop)
 {
     *kit = (struct h2_kit){.loop = loop};
     slab_init(&kit->streams, sizeof(struct h2_stream), 1024);
+    slab_init(&kit->intakes, sizeof(struct h2_intake), 64);
     if (nghttp2_session_callbacks_new(&kit->callbacks) != 0 ||
         nghttp2_option_new(&kit->option) != 0) {
         h2_kit_done(kit);
@@ -68,6 +69,16 @@ void h2_kit_done(struct h2_kit *kit)
     nghttp2_session_callbacks_del(kit->callbacks);
     nghttp2_option_del(kit->option);
     slab_done(&kit->streams);
+    slab_done(&kit->intakes);
+}
+
+static void drop_intake(struct h2_server *server)
+{
+    if (!server->intake)
+        return;
+    arena_done(&server->intake->arena); /* what became a request has moved */
+    slab_give(&server->kit->intakes, server->intake);
+    server->intake = NULL;
 }
 
 /* ---- the end ---- */
@@ -90,9 +101,7 @@ static void cut_streams(struct h2_server *server, enum reason reason, int err)
 {
     while (server->streams)
         h2_stream_cut(server->streams, reason, err);
-    if (server->in_head)
-        arena_done(&server->arena);
-    server->in_head = false;
+    drop_intake(server);
 }
 
 static void close_now(struct h2_server *server, enum reason reason, int err)
@@ -384,27 +393,30 @@ static const struct stream_ops stream_ops = {
 
 void h2_server_idle(struct h2_server *server)
 {
-    if (server->state == H2_OPEN && !server->in_head)
+    if (server->state == H2_OPEN && !server->intake)
         loop_deadline(server->stream.loop, &server->due,
                       server->ops->config(server)->timeouts.idle);
     h2_server_flush(server); /* it may have been the last one */
 }
 
-void h2_server_head_begins(struct h2_server *server)
+bool h2_server_head_begins(struct h2_server *server)
 {
     const struct h1_server_config *config = server->ops->config(server);
-    server->in_head = true;
-    arena_init(&server->arena, &server->stream.loop->chunks);
-    h2_section_begin(&server->section, &server->arena);
+    struct h2_intake *intake = slab_take(&server->kit->intakes);
+    if (!intake)
+        return false;
+    server->intake = intake;
+    arena_init(&intake->arena, &server->stream.loop->chunks);
+    h2_section_begin(&intake->section, &intake->arena);
     loop_deadline(server->stream.loop, &server->due, config->timeouts.header);
+    return true;
 }
 
 void h2_server_head_ends(struct h2_server *server)
 {
-    if (!server->in_head)
+    if (!server->intake)
         return;
-    server->in_head = false;
-    arena_done(&server->arena); /* what became a request has moved */
+    drop_intake(server);
     deadline_off(&server->due);
     if (!server->streams)
         h2_server_idle(server);
@@ -418,7 +430,7 @@ static void on_due(struct deadline *deadline)
         close_now(server, R_CLIENT_ABORT, 0);
         return;
     }
-    if (server->in_head) {
+    if (server->intake) {
         server->reason = R_CLIENT_TIMEOUT_HEAD;
         struct h2_stream *stream = server->streams; /* the newest is the one */
         if (stream && !stream->begun) {

@@ -24,7 +24,7 @@ struct h2_kit {
     struct loop *loop;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
-    struct slab streams;
+    struct slab streams, intakes;
 };
 int h2_kit_init(struct h2_kit *kit, struct loop *loop); /* 0 or -ENOMEM */
 void h2_kit_done(struct h2_kit *kit);                   /* no connection lives any more */
@@ -44,6 +44,7 @@ struct h2_server_ops {
 enum h2_server_state { H2_OPEN, H2_LINGER, H2_CLOSED };
 
 struct h2_stream;
+struct h2_intake;
 
 struct h2_server {
     struct stream stream; /* first: it was an h1_server's */
@@ -55,7 +56,6 @@ struct h2_server {
     bool draining;             /* told the client so; the last stream is not fixed yet */
     bool lost;                 /* the session's memory is in disorder */
     bool goaway;               /* it is fixed */
-    bool in_head;              /* a field section has begun and not ended */
     bool crowded;              /* much waits to be sent: every stream is full */
     enum reason reason;        /* what the connection ends with; R_NONE: with the client */
     uint32_t requests;         /* begun */
@@ -63,8 +63,7 @@ struct h2_server {
     struct h2_stream *sent, **last_sent; /* answers that wait for the kernel to take them */
     struct h2_stream *roomy;             /* whose exchange is to be told that there is room */
     size_t queued;                       /* bytes in the streams' queues */
-    struct arena arena; /* the field section that arrives, until it is a request */
-    struct h2_section section;
+    struct h2_intake *intake;            /* the field section that arrives; NULL: none */
     struct h2_guard guard;
     uint32_t frame_left;            /* bytes of the frame that is being read */
     int32_t last_id;                /* the highest that the client has used */

@@ -4,6 +4,12 @@
 
 #include "http/h2_server.h"
 
+/* A field section that arrives. Most connections have none most of the time. */
+struct h2_intake {
+    struct arena arena; /* until it is a request, which takes it over */
+    struct h2_section section;
+};
+
 /* One request and its answer. */
 struct h2_stream {
     struct leg leg;
@@ -45,8 +51,8 @@ struct h2_stream {
 /* h2_server.c: the connection */
 void h2_server_flush(struct h2_server *server); /* later in the turn */
 void h2_server_calm(struct h2_server *server, enum h2_flood kind);
-void h2_server_goaway(struct h2_server *server); /* behind a drain's notice */
-void h2_server_head_begins(struct h2_server *server);
+void h2_server_goaway(struct h2_server *server);      /* behind a drain's notice */
+bool h2_server_head_begins(struct h2_server *server); /* false: no memory */
 void h2_server_head_ends(struct h2_server *server);
 void h2_server_idle(struct h2_server *server); /* its last stream is gone */
 

@@ -223,8 +223,8 @@ bool h2_stream_begin(struct h2_stream *stream, struct head *head, bool ended,
         stream->reset_by_us = stream->muted = true;
         return false;
     }
-    *stream->leg.arena = server->arena; /* what was put there moves with it */
-    arena_init(&server->arena, &server->stream.loop->chunks);
+    *stream->leg.arena = server->intake->arena; /* what was put there moves with it */
+    arena_init(&server->intake->arena, &server->stream.loop->chunks);
     if (!head) {
         stream->leg.events->on_bad(&stream->leg, fault);
         return true;

@@ -92,6 +92,7 @@ int loop_init(struct loop *loop)
     pipe_pool_init(&loop->pipes, &loop->blocks);
     slab_init(&loop->chunks, ARENA_CHUNK, 256);
     slab_init(&loop->segs, sizeof(struct seg), 1024);
+    slab_init(&loop->events, sizeof(struct event), 256);
     wheel_init(&loop->wheel, loop->now);
     loop->timer_at = UINT64_MAX;
     loop->last_task = &loop->first_task;
@@ -121,6 +122,7 @@ void loop_done(struct loop *loop)
     event_base_free(loop->base);
     pthread_mutex_destroy(&loop->mail_lock);
     slab_done(&loop->segs);
+    slab_done(&loop->events);
     slab_done(&loop->chunks);
     block_pool_done(&loop->blocks);
     pipe_pool_done(&loop->pipes);

@@ -48,7 +48,8 @@ struct loop {
     struct block_pool blocks;
     struct pipe_pool pipes;
     struct slab chunks; /* ARENA_CHUNK bytes each */
-    struct slab segs;   /* net/stream's */
+    struct slab segs;   /* net/stream's, with the next */
+    struct slab events;
     struct wheel wheel;
     struct event timer;
     uint64_t timer_at;

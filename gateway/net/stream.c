@@ -68,13 +68,39 @@ void stream_stop_reading(struct stream *s)
     s->read_armed = false;
 }
 
+static void on_writable(evutil_socket_t fd, short what, void *arg);
+
+/* The event is there only while it is waited for: an idle connection needs none. */
+bool stream_watch_write(struct stream *s)
+{
+    if (s->ev_write)
+        return true;
+    struct event *event = slab_take(&s->loop->events);
+    if (!event)
+        return false;
+    event_assign(event, s->loop->base, s->fd, EV_WRITE | EV_PERSIST, on_writable, s);
+    if (event_add(event, NULL) < 0) {
+        slab_give(&s->loop->events, event);
+        return false;
+    }
+    s->ev_write = event;
+    return true;
+}
+
+void stream_unwatch_write(struct stream *s)
+{
+    if (!s->ev_write)
+        return;
+    event_del(s->ev_write);
+    slab_give(&s->loop->events, s->ev_write);
+    s->ev_write = NULL;
+}
+
 void stream_fail(struct stream *s, int err)
 {
     s->err = err;
     stream_stop_reading(s);
-    if (s->write_armed)
-        event_del(&s->ev_write);
-    s->write_armed = false;
+    stream_unwatch_write(s);
     s->ops->on_error(s, err);
 }
 
@@ -237,7 +263,7 @@ void stream_drop_out(struct stream *s)
 
 static void ask_flush(struct stream *s)
 {
-    if (!s->write_armed)
+    if (!s->ev_write)
         loop_task(s->loop, &s->flush);
 }
 
@@ -367,17 +393,18 @@ static void do_shutdown(struct stream *s)
 
 void stream_wait_writable(struct stream *s)
 {
-    if (!s->write_armed)
-        s->write_armed = event_add(&s->ev_write, NULL) == 0;
-    s->ops->on_pending(s);
+    if (stream_watch_write(s)) {
+        s->ops->on_pending(s);
+    } else {
+        stream_drop_out(s);
+        stream_fail(s, ENOMEM);
+    }
 }
 
 /* `some`: there was something to write at all. */
 void stream_written_all(struct stream *s, bool some)
 {
-    if (s->write_armed)
-        event_del(&s->ev_write);
-    s->write_armed = false;
+    stream_unwatch_write(s);
     block_unref(s->tail);
     s->tail = NULL;
     do_shutdown(s);
@@ -441,7 +468,7 @@ static void flush(struct task *task)
         return;
     if (s->no_memory)
         stream_fail(s, ENOMEM);
-    else if (!s->connecting && !s->write_armed)
+    else if (!s->connecting && !s->ev_write)
         write_more(s);
 }
 
@@ -496,8 +523,7 @@ void stream_shutdown(struct stream *s)
 void stream_connected(struct stream *s)
 {
     s->connecting = false;
-    event_del(&s->ev_write);
-    s->write_armed = false;
+    stream_unwatch_write(s);
     if (!s->paused && !s->read_armed)
         s->read_armed = event_add(&s->ev_read, NULL) == 0;
     if (s->pending || s->shut_wanted)
@@ -546,12 +572,9 @@ int stream_open(struct stream *s, struct loop *loop, int fd, bool connecting, st
                          .flush.run = flush,
                          .deliver.run = deliver};
     event_assign(&s->ev_read, loop->base, fd, EV_READ | EV_PERSIST, on_readable, s);
-    event_assign(&s->ev_write, loop->base, fd, EV_WRITE | EV_PERSIST, on_writable, s);
-    if (connecting)
-        s->write_armed = event_add(&s->ev_write, NULL) == 0;
-    else
+    if (!connecting)
         s->read_armed = event_add(&s->ev_read, NULL) == 0;
-    if (s->write_armed || s->read_armed) {
+    if (connecting ? stream_watch_write(s) : s->read_armed) {
         if (tls && !connecting) {
             s->sealed = (uint32_t)tls_waiting(tls);
             s->pending = s->sealed;
@@ -574,9 +597,7 @@ void stream_close(struct stream *s)
     if (s->fd < 0)
         return;
     stream_stop_reading(s);
-    if (s->write_armed)
-        event_del(&s->ev_write);
-    s->write_armed = false;
+    stream_unwatch_write(s);
     loop_cancel(s->loop, &s->flush);
     loop_cancel(s->loop, &s->deliver);
     if (s->tls)

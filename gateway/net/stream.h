@@ -54,7 +54,7 @@ struct stream {
     int fd; /* -1: closed */
     int err;
     bool connecting, shaking /* its TLS handshake, while connecting */;
-    bool paused, read_armed, write_armed, eof, shut, shut_wanted, no_memory;
+    bool paused, read_armed, eof, shut, shut_wanted, no_memory;
     bool late; /* an error waits for stream_resume */
     bool grow; /* the last read filled its block: the next block is a large one */
     uint32_t r, w;
@@ -68,7 +68,8 @@ struct stream {
     struct task flush, deliver;
     struct tls *tls; /* NULL: the bytes are the socket's */
     uint32_t sealed; /* of pending: what waits as TLS records */
-    struct event ev_read, ev_write;
+    struct event ev_read;
+    struct event *ev_write; /* asked for; NULL: most streams never wait to write */
 };
 
 /* Takes over the connected (or, with `connecting`, still connecting) descriptor and starts to

@@ -17,6 +17,8 @@ void stream_taken(struct stream *stream, size_t n); /* of the segs */
 void stream_drop_out(struct stream *stream);
 void stream_written_all(struct stream *stream, bool some);
 void stream_wait_writable(struct stream *stream);
+bool stream_watch_write(struct stream *stream); /* false: no memory */
+void stream_unwatch_write(struct stream *stream);
 void stream_connected(struct stream *stream);
 
 /* stream_tls.c: the same over TLS */

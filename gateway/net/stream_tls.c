@@ -71,7 +71,7 @@ void stream_tls_read_more(struct stream *s)
     if (s->fd < 0)
         return;
     stream_drop_in_if_empty(s);
-    if (s->sealed && !s->err && !s->write_armed)
+    if (s->sealed && !s->err && !s->ev_write)
         loop_task(s->loop, &s->flush); /* an answer of OpenSSL's own */
 }
 
@@ -169,16 +169,12 @@ void stream_tls_shake(struct stream *s)
     int rc = tls_handshake(s->tls);
     account(s);
     if (rc == -EAGAIN || rc == -EINPROGRESS) {
-        bool write = rc == -EINPROGRESS;
-        if (s->write_armed && !write) {
-            event_del(&s->ev_write);
-            s->write_armed = false;
-        } else if (write && !s->write_armed) {
-            s->write_armed = event_add(&s->ev_write, NULL) == 0;
-        }
+        bool watched = rc == -EAGAIN || stream_watch_write(s);
+        if (rc == -EAGAIN)
+            stream_unwatch_write(s);
         if (!s->read_armed)
             s->read_armed = event_add(&s->ev_read, NULL) == 0;
-        if (!s->read_armed)
+        if (!s->read_armed || !watched)
             stream_fail(s, ENOMEM);
     } else if (rc < 0) {
         stream_fail(s, -rc);

@@ -16,11 +16,11 @@
 
 /* Who is at the other end of a downstream connection. Lives as long as the connection. */
 struct peer {
-    struct addr addr; /* the client's; as its PROXY header has it, where there is one */
-    const struct addr *destination; /* of that header; NULL: what the socket says */
+    struct addr addr;         /* the client's; as its PROXY header has it, where there is one */
+    struct addr *destination; /* of that header; NULL: what the socket says */
     const struct stream *stream;
-    const struct tls_facts *tls; /* NULL: plain */
-    char ip[47];                 /* the address as text, without NUL */
+    struct tls_facts *tls; /* NULL: plain */
+    char ip[47];           /* the address as text, without NUL */
     uint8_t ip_len;
 };
 
