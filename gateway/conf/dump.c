@@ -260,7 +260,10 @@ static void dump_health(const struct health_policy *health, FILE *out)
 {
     if (health->type == HEALTH_OFF)
         return;
-    fprintf(out, "  health {\n    type = %s\n", health->type == HEALTH_TCP ? "tcp" : "http");
+    static const char *const types[] = {
+        [HEALTH_TCP] = "tcp", [HEALTH_HTTP] = "http", [HEALTH_GRPC] = "grpc"};
+    fprintf(out, "  health {\n    type = %s\n", types[health->type]);
+    dump_option(out, "    service", health->service);
     if (health->type == HEALTH_HTTP) {
         dump_option(out, "    path", health->path);
         dump_option(out, "    host", health->host);

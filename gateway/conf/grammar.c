@@ -125,8 +125,9 @@ static cfg_opt_t sticky_cookie[] = {
 };
 
 static cfg_opt_t health[] = {
-    ONE(GRAMMAR_PLACE), ONE("type"),    ONE("path"), ONE("host"), ONE("body"), LIST("status"),
-    ONE("interval"),    ONE("timeout"), ONE("rise"), ONE("fall"), CFG_END(),
+    ONE(GRAMMAR_PLACE), ONE("type"),    ONE("path"),    ONE("host"),
+    ONE("body"),        LIST("status"), ONE("service"), ONE("interval"),
+    ONE("timeout"),     ONE("rise"),    ONE("fall"),    CFG_END(),
 };
 
 static cfg_opt_t outlier[] = {

@@ -1,6 +1,7 @@
 /* health, outlier, panic, slow_start: how an upstream's servers are watched. */
 #include "conf/load.h"
 #include "http/head.h"
+#include "up/grpc_health.h"
 
 /* What a probe asks for: an absolute path, with a query if need be (RFC 9112 3.2.1). */
 static bool is_target(struct str text)
@@ -49,25 +50,71 @@ static void status_compile(struct load *load, cfg_t *sec, struct health_policy *
     }
 }
 
-/* Options that only mean something when HTTP is spoken. */
-static void refuse_http_options(struct load *load, cfg_t *sec)
+/* Options that mean nothing to a probe of that type. */
+static void refuse_options(struct load *load, cfg_t *sec, enum health_type type)
 {
-    static const char *const http[] = {"path", "host", "body", "status"};
-    for (size_t i = 0; i < sizeof(http) / sizeof(*http); i++)
-        if (value_count(sec, http[i]))
-            load_fault(load, value_at(sec, http[i], 0)->line,
+    static const struct {
+        const char *name;
+        bool http, grpc;
+    } options[] = {{"path", true, false},
+                   {"body", true, false},
+                   {"status", true, false},
+                   {"host", true, true},
+                   {"service", false, true}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
+        bool known =
+            type == HEALTH_HTTP ? options[i].http : type == HEALTH_GRPC && options[i].grpc;
+        if (known || !value_count(sec, options[i].name))
+            continue;
+        int line = value_at(sec, options[i].name, 0)->line;
+        if (type == HEALTH_GRPC || !options[i].http)
+            load_fault(load, line, "health.%s has no effect with type = %s", options[i].name,
+                       type == HEALTH_GRPC   ? "grpc"
+                       : type == HEALTH_HTTP ? "http"
+                                             : "tcp");
+        else
+            load_fault(load, line,
                        i ? "health.%s has no effect without health.path"
                          : "health.%s has no effect with type = tcp",
-                       http[i]);
+                       options[i].name);
+    }
+}
+
+static void probe_host_compile(struct load *load, cfg_t *sec, struct health_policy *ret)
+{
+    const struct value *host = value_get(sec, "host");
+    if (host && !head_is_authority(str_of(host->text)))
+        load_fault(load, host->line, "health.host is %s, expected a HOST or HOST:PORT",
+                   host->text[0] ? host->text : "empty");
+    else if (host)
+        ret->host = load_copy(load, str_of(host->text));
+}
+
+/* "package.Service", as it stands in the request's message. */
+static void service_compile(struct load *load, cfg_t *sec, struct health_policy *ret)
+{
+    const struct value *service = value_get(sec, "service");
+    size_t n = service ? strlen(service->text) : 0;
+    bool sound = n <= GRPC_HEALTH_SERVICE;
+    for (size_t i = 0; i < n; i++)
+        sound &= service->text[i] > ' ' && service->text[i] < 0x7f;
+    if (!sound)
+        load_fault(load, service->line,
+                   "health.service is \"%s\", expected the name of a gRPC service of at most "
+                   "%d visible characters, as in \"users.v1.Users\"",
+                   service->text, GRPC_HEALTH_SERVICE);
+    else if (n)
+        ret->service = load_copy(load, str_of(service->text));
 }
 
 static void health_compile(struct load *load, cfg_t *sec, struct health_policy *ret)
 {
-    static const char *const types[] = {"tcp", "http", NULL};
-    const struct value *path = value_get(sec, "path"), *host = value_get(sec, "host");
+    static const char *const types[] = {"tcp", "http", "grpc", NULL};
+    static const enum health_type meant[] = {HEALTH_TCP, HEALTH_HTTP, HEALTH_GRPC};
+    const struct value *path = value_get(sec, "path");
     unsigned type = path != NULL;
     value_word(load, sec, "type", types, &type);
-    ret->type = type ? HEALTH_HTTP : HEALTH_TCP;
+    ret->type = meant[type];
     ret->interval = 5000;
     ret->timeout = 1000;
     ret->rise = 2;
@@ -76,10 +123,13 @@ static void health_compile(struct load *load, cfg_t *sec, struct health_policy *
     value_time(load, sec, "timeout", 1, DAY_MS, &ret->timeout);
     value_number(load, sec, "rise", 1, 1000, &ret->rise);
     value_number(load, sec, "fall", 1, 1000, &ret->fall);
-    if (!type) {
-        refuse_http_options(load, sec);
+    refuse_options(load, sec, ret->type);
+    if (ret->type != HEALTH_TCP)
+        probe_host_compile(load, sec, ret);
+    if (ret->type == HEALTH_GRPC)
+        service_compile(load, sec, ret);
+    if (ret->type != HEALTH_HTTP)
         return;
-    }
     ret->status[0] = (struct status_range){200, 399};
     ret->status_count = 1;
     status_compile(load, sec, ret);
@@ -94,11 +144,6 @@ static void health_compile(struct load *load, cfg_t *sec, struct health_policy *
                    path->text[0] ? path->text : "empty");
     else
         ret->path = load_copy(load, str_of(path->text));
-    if (host && !head_is_authority(str_of(host->text)))
-        load_fault(load, host->line, "health.host is %s, expected a HOST or HOST:PORT",
-                   host->text[0] ? host->text : "empty");
-    else if (host)
-        ret->host = load_copy(load, str_of(host->text));
 }
 
 const char *const outlier_words[OUTLIER_WORDS] = {
@@ -166,11 +211,11 @@ void watch_compile(struct load *load, cfg_t *sec, struct conf_upstream *upstream
     value_time(load, sec, "slow_start", 0, DAY_MS, &ret->slow_start);
     if ((sub = value_section(sec, "health")))
         health_compile(load, sub, &ret->health);
-    if (sub && upstream->http2 && ret->health.type == HEALTH_HTTP)
-        load_fault(
-            load, value_line(sub),
-            "health.type is http, which asks by HTTP/1.1; expected tcp with protocol = h2");
-    if (ret->health.type == HEALTH_HTTP && !ret->health.host)
+    if (sub && !upstream->http2 && ret->health.type == HEALTH_GRPC)
+        load_fault(load, value_line(sub),
+                   "health.type is grpc, which is spoken over HTTP/2; expected protocol = h2");
+    if ((ret->health.type == HEALTH_HTTP || ret->health.type == HEALTH_GRPC) &&
+        !ret->health.host)
         ret->health.host = upstream->host_name;
     if ((sub = value_section(sec, "outlier")))
         outlier_compile(load, sub, &ret->outlier);

@@ -52,6 +52,8 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
 
 static void end(struct h2_trunk *trunk, enum reason reason, int err)
 {
+    if (trunk->broken && reason == R_UPSTREAM_RESET)
+        reason = R_UPSTREAM_PROTOCOL;
     h2_trunk_close(trunk, &(struct leg_fault){.reason = reason, .err = err});
 }
 
@@ -85,6 +87,8 @@ static void leave(struct h2_trunk *trunk)
 }
 
 /* ---- what nghttp2 calls ---- */
+
+static void on_flush(struct task *task);
 
 static struct h2_lane *lane_of(nghttp2_session *session, int32_t id)
 {
@@ -191,11 +195,24 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
-    (void)arg;
+    struct h2_trunk *trunk = arg;
     struct h2_lane *lane = lane_of(session, frame->hd.stream_id);
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code)
+        trunk->broken = true;
     if (lane && frame->hd.type == NGHTTP2_HEADERS)
         lane->client.stream.written_total++; /* the server may have seen it */
     return 0;
+}
+
+/* Without a lane. Now or never: nobody will be there later in the turn. */
+static void say_goodbye(struct h2_trunk *trunk)
+{
+    if (trunk->state == TRUNK_OPEN) {
+        nghttp2_session_terminate_session(trunk->session, NGHTTP2_NO_ERROR);
+        on_flush(&trunk->flush);
+        stream_flush(&trunk->stream);
+    }
+    end(trunk, R_UPSTREAM_RESET, 0);
 }
 
 void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop, _Atomic uint64_t *opened)
@@ -205,8 +222,8 @@ void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop, _Atomic uint64_
 
 void h2_trunks_done(struct h2_trunks *trunks)
 {
-    while (trunks->first) /* without a lane, and saying goodbye */
-        end(trunks->first, R_UPSTREAM_RESET, 0);
+    while (trunks->first)
+        say_goodbye(trunks->first);
     nghttp2_session_callbacks_del(trunks->callbacks);
     nghttp2_option_del(trunks->option);
 }

@@ -14,6 +14,7 @@ struct h2_trunk {
     nghttp2_session *session;
     enum h2_trunk_state state;
     bool leaving;  /* no lane is added any more */
+    bool broken;   /* nghttp2 has found a fault in what came */
     bool has_room; /* something was framed: queues are shorter */
     struct h2_lane *lanes;
     uint32_t lane_count, max_lanes;

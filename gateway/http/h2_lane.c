@@ -60,7 +60,7 @@ static void close_lane(struct h2_lane *lane, const struct leg_fault *fault)
     struct h2_trunk *trunk = lane->trunk;
     if (client->state == CLIENT_CLOSED)
         return;
-    forget_stream(lane, true);
+    forget_stream(lane, client->state != CLIENT_END || !client->request_ended);
     client->state = CLIENT_CLOSED;
     client->leg.events = NULL;
     deadline_end(&loop->wheel, &client->due);

@@ -472,6 +472,12 @@ static void flush(struct task *task)
         write_more(s);
 }
 
+void stream_flush(struct stream *s)
+{
+    loop_cancel(s->loop, &s->flush);
+    flush(&s->flush);
+}
+
 static void salvage(struct stream *s)
 {
     while (s->fd >= 0 && !s->paused && !s->eof && stream_make_room(s)) {

@@ -119,6 +119,8 @@ void stream_commit(struct stream *stream, size_t n);
 void stream_write(struct stream *stream, const char *p, size_t n); /* copies */
 /* Takes the reference; copies only what is small. */
 void stream_write_slice(struct stream *stream, struct slice slice);
+/* Now, and not later in the turn: for the last words of who closes it. */
+void stream_flush(struct stream *stream);
 /* Bytes that the kernel took from us and the peer has not acknowledged. */
 size_t stream_unacked(const struct stream *stream);
 /* The errno that waits on the socket and no event has told yet (a reset behind a FIN), or 0. */

@@ -21,6 +21,7 @@ int watch_copy(struct watch *ret, const struct watch *watch)
     ret->health.path = copy(watch->health.path, &ok);
     ret->health.host = copy(watch->health.host, &ok);
     ret->health.body = copy(watch->health.body, &ok);
+    ret->health.service = copy(watch->health.service, &ok);
     if (ok)
         return 0;
     watch_done(ret);
@@ -32,7 +33,9 @@ void watch_done(struct watch *watch)
     mem_free(watch->health.path);
     mem_free(watch->health.host);
     mem_free(watch->health.body);
-    watch->health.path = watch->health.host = watch->health.body = NULL;
+    mem_free(watch->health.service);
+    watch->health.path = watch->health.host = NULL;
+    watch->health.body = watch->health.service = NULL;
 }
 
 static bool text_eq(const char *a, const char *b)
@@ -48,8 +51,9 @@ bool health_policy_eq(const struct health_policy *a, const struct health_policy 
         if (a->status[i].low != b->status[i].low || a->status[i].high != b->status[i].high)
             return false;
     return text_eq(a->path, b->path) && text_eq(a->host, b->host) &&
-           text_eq(a->body, b->body) && a->interval == b->interval &&
-           a->timeout == b->timeout && a->rise == b->rise && a->fall == b->fall;
+           text_eq(a->body, b->body) && text_eq(a->service, b->service) &&
+           a->interval == b->interval && a->timeout == b->timeout && a->rise == b->rise &&
+           a->fall == b->fall;
 }
 
 static bool outlier_eq(const struct outlier_policy *a, const struct outlier_policy *b)

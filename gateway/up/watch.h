@@ -12,13 +12,14 @@ struct status_range {
     uint16_t low, high; /* both included */
 };
 
-enum health_type { HEALTH_OFF, HEALTH_TCP, HEALTH_HTTP };
+enum health_type { HEALTH_OFF, HEALTH_TCP, HEALTH_HTTP, HEALTH_GRPC };
 
 struct health_policy {
     enum health_type type;
-    char *path; /* HEALTH_HTTP */
-    char *host; /* what probes say; NULL: the server's own name */
-    char *body; /* must be in the answer's body; NULL: nothing */
+    char *path;    /* HEALTH_HTTP */
+    char *host;    /* what probes say; NULL: the server's own name */
+    char *body;    /* must be in the answer's body; NULL: nothing */
+    char *service; /* HEALTH_GRPC: which one; NULL: the server as a whole */
     struct status_range status[STATUS_RANGES];
     uint32_t status_count;
     uint32_t interval, timeout; /* ms */

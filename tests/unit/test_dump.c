@@ -53,6 +53,8 @@ static void is_a_fixed_point_of_loading(void **state)
         "status = {200, \"300-302\"} } outlier { share = 2.5% on = {reset, 5xx} } panic = "
         "use_all\n"
         "slow_start = 90s }\n"
+        "route \"g\" { path = /g upstream = g } upstream \"g\" { server \"a:1\" {} protocol = "
+        "h2\nhealth { type = grpc host = c service = a.v1.B } }\n"
         "route \"t\" { path = /t upstream = t } upstream \"t\" { server \"a:1\" {} health {} "
         "}\n"
         "route \"a\" { host = {a, \"*.b\"} path = \"/{x}/{y...}\" methods = {GET, POST}\n"

@@ -1,6 +1,6 @@
 #include "up_test.h"
 
-static char path[] = "/healthz", host[] = "inner", body[] = "ok";
+static char path[] = "/healthz", host[] = "inner", body[] = "ok", service[] = "a.B";
 
 static struct watch full(void)
 {
@@ -9,6 +9,7 @@ static struct watch full(void)
                    .path = path,
                    .host = host,
                    .body = body,
+                   .service = service,
                    .status = {{200, 299}, {404, 404}},
                    .status_count = 2,
                    .interval = 1,
@@ -79,9 +80,9 @@ static void differs_in_every_text_and_word(void **state)
 {
     (void)state;
     static char other[] = "x";
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 8; i++) {
         struct watch b = full();
-        char **texts[] = {&b.health.path, &b.health.host, &b.health.body};
+        char **texts[] = {&b.health.path, &b.health.host, &b.health.body, &b.health.service};
         *texts[i / 2] = i % 2 ? other : NULL;
         expect_differ(&b, "text", i);
     }
@@ -111,7 +112,7 @@ static void a_status_is_in_one_of_the_ranges(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    for (unsigned long n = 1; n <= 3; n++) {
+    for (unsigned long n = 1; n <= 4; n++) {
         struct watch a = full(), b;
         mem_fail_at(n);
         assert_true(watch_copy(&b, &a) < 0);

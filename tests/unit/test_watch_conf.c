@@ -99,16 +99,33 @@ static void max_eject_is_never_below_eject(void **state)
     conf_free(conf);
 }
 
+static void asks_for_a_grpc_service(void **state)
+{
+    (void)state;
+    struct conf *conf =
+        upstream_with("protocol = h2 host = c health { type = grpc service = a.v1.B }");
+    const struct health_policy *health = &conf->upstreams[0].watch.health;
+    assert_int_equal(health->type, HEALTH_GRPC);
+    assert_string_equal(health->service, "a.v1.B");
+    assert_string_equal(health->host, "c");
+    conf_free(conf);
+    conf = upstream_with("protocol = h2 health { type = grpc }");
+    assert_null(conf->upstreams[0].watch.health.service);
+    conf_free(conf);
+}
+
 static void checks_health(void **state)
 {
     (void)state;
     static const struct option_case cases[] = {
         {"type = tcp", NULL},
-        {"type = udp", "health.type is udp, expected tcp or http"},
+        {"type = udp", "health.type is udp, expected tcp, http or grpc"},
         {"type = http", "health has no path, expected one with type = http"},
         {"type = tcp path = /x", "health.path has no effect with type = tcp"},
         {"host = a", "health.host has no effect without health.path"},
         {"body = a", "health.body has no effect without health.path"},
+        {"type = tcp service = a", "health.service has no effect with type = tcp"},
+        {"path = /x service = a", "health.service has no effect with type = http"},
         {"path = \"\"", "health.path is empty, expected a path"},
         {"path = x", "health.path is x, expected a path"},
         {"path = \"/a b\"", "health.path is /a b, expected a path"},
@@ -181,6 +198,7 @@ int main(void)
         cmocka_unit_test(takes_every_option),
         cmocka_unit_test(a_fixed_host_is_what_probes_say_too),
         cmocka_unit_test(max_eject_is_never_below_eject),
+        cmocka_unit_test(asks_for_a_grpc_service),
         cmocka_unit_test(checks_health),
         cmocka_unit_test(checks_the_rest),
         cmocka_unit_test(at_most_sixteen_statuses),
