@@ -88,6 +88,11 @@ static inline bool h1_client_is_untouched(const struct h1_client *client)
 {
     return client->stream.written_total == client->written_mark;
 }
+/* 90 to 100 % of a limit, by `spread`: what was opened together does not end together. */
+static inline uint64_t h1_client_limit(uint64_t limit, uint16_t spread)
+{
+    return limit - limit / 10 * spread / 1024;
+}
 /* At once; an exchange under way is told on_gone with R_UPSTREAM_RESET. */
 void h1_client_close(struct h1_client *client);
 

@@ -41,6 +41,7 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
     if (trunk->next)
         trunk->next->prev = trunk->prev;
     deadline_end(&loop->wheel, &trunk->due);
+    deadline_end(&loop->wheel, &trunk->pong_due);
     loop_cancel(loop, &trunk->flush);
     struct leg_fault told = *fault;
     told.why = stream_why(&trunk->stream);
@@ -66,10 +67,11 @@ void h2_trunk_end_if_over(struct h2_trunk *trunk)
         end(trunk, R_UPSTREAM_RESET, 0);
         return;
     }
-    if (!trunk->leaving) { /* the next lane may come at once */
-        loop_deadline(trunk->stream.loop, &trunk->due, EMPTY_MS);
+    /* The next lane may come at once; and a peer that takes nothing must not keep us. */
+    loop_deadline(trunk->stream.loop, &trunk->due, EMPTY_MS);
+    if (!trunk->leaving || trunk->parting)
         return;
-    }
+    trunk->parting = true;
     nghttp2_session_terminate_session(trunk->session, NGHTTP2_NO_ERROR);
     h2_trunk_flush(trunk);
 }
@@ -84,6 +86,29 @@ static void leave(struct h2_trunk *trunk)
         if (lane->client.state == CLIENT_IDLE)
             h1_client_close(&lane->client);
     }
+    h2_trunk_end_if_over(trunk);
+}
+
+void h2_trunk_doubt(struct h2_trunk *trunk, uint64_t heard, bool for_long)
+{
+    if (trunk->state != TRUNK_OPEN || trunk->leaving || trunk->stream.read_total != heard)
+        return;
+    if (for_long) {
+        leave(trunk);
+    } else if (!deadline_is_on(&trunk->pong_due) &&
+               nghttp2_submit_ping(trunk->session, NGHTTP2_FLAG_NONE, NULL) == 0) {
+        loop_deadline(trunk->stream.loop, &trunk->pong_due,
+                      trunk->patience ? trunk->patience : EMPTY_MS);
+        h2_trunk_flush(trunk);
+    }
+}
+
+static void on_pong_due(struct deadline *deadline)
+{
+    struct h2_trunk *trunk =
+        (struct h2_trunk *)((char *)deadline - offsetof(struct h2_trunk, pong_due));
+    deadline_off(deadline);
+    leave(trunk);
 }
 
 /* ---- what nghttp2 calls ---- */
@@ -133,6 +158,7 @@ static void on_settings(struct h2_trunk *trunk)
     uint32_t max = nghttp2_session_get_remote_settings(trunk->session,
                                                        NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
     trunk->max_lanes = max < LANES_MAX ? max : LANES_MAX;
+    trunk->trunks->said = trunk->max_lanes;
     struct h2_lane *next;
     for (struct h2_lane *lane = trunk->lanes; lane && trunk->lane_count > trunk->max_lanes;
          lane = next) {
@@ -201,6 +227,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         trunk->broken = true;
     if (lane && frame->hd.type == NGHTTP2_HEADERS)
         lane->client.stream.written_total++; /* the server may have seen it */
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
+        trunk->broken = true;
     return 0;
 }
 
@@ -282,7 +310,7 @@ static void on_flush(struct task *task)
     trunk->has_room = false;
     if (!nghttp2_session_want_read(trunk->session) &&
         !nghttp2_session_want_write(trunk->session) && !trunk->stream.pending)
-        end(trunk, R_UPSTREAM_RESET, 0);
+        end(trunk, trunk->broken ? R_UPSTREAM_PROTOCOL : R_UPSTREAM_RESET, 0);
 }
 
 static void on_connected(struct stream *stream)
@@ -306,6 +334,7 @@ static void on_read(struct stream *stream)
 {
     struct h2_trunk *trunk = trunk_of_stream(stream);
     struct str in = stream_unread(stream);
+    deadline_off(&trunk->pong_due); /* whatever it says: it is there */
     ssize_t n = nghttp2_session_mem_recv(trunk->session, (const uint8_t *)in.p, in.n);
     stream_skip(stream, in.n);
     if (n < 0)
@@ -345,6 +374,8 @@ static void on_due(struct deadline *deadline)
         (struct h2_trunk *)((char *)deadline - offsetof(struct h2_trunk, due));
     if (trunk->state == TRUNK_CONNECTING) {
         end(trunk, R_UPSTREAM_TIMEOUT_CONNECT, ETIMEDOUT);
+    } else if (trunk->parting) {
+        end(trunk, R_UPSTREAM_RESET, 0);
     } else if (!trunk->lanes) {
         trunk->leaving = true;
         h2_trunk_end_if_over(trunk);
@@ -373,7 +404,7 @@ static int open_session(struct h2_trunk *trunk)
 
 /* 0 or -errno: it has failed at once. */
 static int open_trunk(struct h2_trunks *trunks, const struct addr *addr, struct tls_peer *peer,
-                      uint32_t connect, struct h2_trunk **ret)
+                      uint32_t connect, uint16_t spread, struct h2_trunk **ret)
 {
     int fd, rc = prepare(trunks);
     if (rc == 0)
@@ -393,8 +424,12 @@ static int open_trunk(struct h2_trunks *trunks, const struct addr *addr, struct 
         return -ENOMEM;
     }
     trunk->flush.run = on_flush;
-    trunk->max_lanes = LANES_ASSUMED;
+    trunk->max_lanes = trunks->said ? trunks->said : LANES_ASSUMED;
+    trunk->opened_at = trunks->loop->now;
+    trunk->spread = spread;
+    trunk->patience = connect;
     deadline_init(&trunk->due, on_due);
+    deadline_init(&trunk->pong_due, on_pong_due);
     rc = stream_open(&trunk->stream, trunks->loop, fd, true, tls, &stream_ops);
     if (rc < 0) {
         nghttp2_session_del(trunk->session);
@@ -414,16 +449,28 @@ static int open_trunk(struct h2_trunks *trunks, const struct addr *addr, struct 
     return 0;
 }
 
-int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_peer *peer,
-                 uint32_t connect, struct h2_trunk **ret)
+static bool is_old(const struct h2_trunk *trunk)
 {
-    for (struct h2_trunk *trunk = trunks->first; trunk; trunk = trunk->next)
+    uint64_t lifetime = trunk->trunks->lifetime * NS_PER_MS;
+    return lifetime && trunk->trunks->loop->now - trunk->opened_at >=
+                           h1_client_limit(lifetime, trunk->spread);
+}
+
+int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_peer *peer,
+                 uint32_t connect, uint16_t spread, struct h2_trunk **ret)
+{
+    struct h2_trunk *next;
+    for (struct h2_trunk *trunk = trunks->first; trunk; trunk = next) {
+        next = trunk->next;
+        if (!trunk->leaving && is_old(trunk))
+            leave(trunk);
         if (!trunk->leaving && trunk->lane_count < trunk->max_lanes &&
             addr_eq(&trunk->addr, addr)) {
             *ret = trunk;
             return 0;
         }
-    int rc = open_trunk(trunks, addr, peer, connect, ret);
+    }
+    int rc = open_trunk(trunks, addr, peer, connect, spread, ret);
     if (rc == 0)
         (*ret)->addr = *addr;
     return rc;

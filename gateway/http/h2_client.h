@@ -6,7 +6,8 @@
  * to the pool and to exchanges like a connection of HTTP/1 (it is an h1_client whose leg is one
  * stream after another): lent, released, idle, closed. So waiting, limits and retries are the
  * pool's, as ever. A lane takes a trunk that has room, else opens one; a trunk without lanes
- * closes. One worker's thread. */
+ * closes, and so does one that has lived long enough or has gone silent, once its requests have
+ * ended. One worker's thread. */
 #ifndef POSTERN_HTTP_H2_CLIENT_H
 #define POSTERN_HTTP_H2_CLIENT_H
 
@@ -20,6 +21,8 @@ struct h2_trunks {
     struct loop *loop;
     struct h2_trunk *first;
     _Atomic uint64_t *opened; /* counts them */
+    uint32_t lifetime;        /* of a trunk, ms; 0: no limit. The owner's to set */
+    uint32_t said;            /* lanes of a trunk, as the server last said; 0: it has not */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
 };
@@ -38,12 +41,13 @@ struct h2_lane {
     size_t queued;
     const struct head *trailers; /* the exchange's */
     uint32_t unconsumed;
+    uint64_t heard;    /* of the trunk's bytes, when the server last said something here */
     struct task ready; /* its trunk stood when it came */
 };
 
-/* As h1_client_open, of the lane's client. */
+/* As h1_client_open, of the lane's client. `spread`: of a trunk that is opened for it. */
 int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct addr *addr,
                  struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
-                 const struct h1_client_ops *ops, void *owner);
+                 uint16_t spread, const struct h1_client_ops *ops, void *owner);
 
 #endif

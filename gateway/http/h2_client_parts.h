@@ -16,11 +16,17 @@ struct h2_trunk {
     bool leaving;  /* no lane is added any more */
     bool broken;   /* nghttp2 has found a fault in what came */
     bool has_room; /* something was framed: queues are shorter */
+    bool broken;   /* what came breaks the protocol, and the server has been told */
     struct h2_lane *lanes;
     uint32_t lane_count, max_lanes;
     struct h2_lane *in_head; /* whose field section arrives */
     struct h2_section section;
-    struct deadline due; /* to connect */
+    uint64_t opened_at;
+    uint16_t spread;
+    uint32_t patience;        /* ms to connect, and to answer a PING */
+    bool parting;             /* without lanes, and it has said goodbye */
+    struct deadline due;      /* to connect, without lanes, or to part */
+    struct deadline pong_due; /* something must come until then */
     struct task flush;
     struct grave grave;
 };
@@ -28,7 +34,11 @@ struct h2_trunk {
 /* h2_client.c */
 /* One with room for a lane, or a new one. 0 or -errno. */
 int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_peer *peer,
-                 uint32_t connect, struct h2_trunk **ret);
+                 uint32_t connect, uint16_t spread, struct h2_trunk **ret);
+/* A lane has waited in vain, and heard nothing since the trunk had read so many bytes. If
+ * nobody has: when `for_long`, the trunk takes no more requests; else its server is asked
+ * whether it is there. */
+void h2_trunk_doubt(struct h2_trunk *trunk, uint64_t heard, bool for_long);
 void h2_trunk_flush(struct h2_trunk *trunk); /* later in the turn */
 void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault);
 void h2_trunk_end_if_over(struct h2_trunk *trunk);

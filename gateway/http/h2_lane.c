@@ -153,13 +153,15 @@ static void on_due(struct deadline *deadline)
     struct h1_client *client =
         (struct h1_client *)((char *)deadline - offsetof(struct h1_client, due));
     struct h2_lane *lane = (struct h2_lane *)client;
-    if (client->state == CLIENT_IDLE)
+    if (client->state == CLIENT_IDLE) {
         client->on_idle_due(client);
-    else if (client->state == CLIENT_HEAD && !client->request_ended)
+    } else if (client->state == CLIENT_HEAD && !client->request_ended && !lane->queued) {
         touch(client); /* it is the client who takes its time */
-    else
+    } else {
+        h2_trunk_doubt(lane->trunk, lane->heard, true);
         fail(lane, client->state == CLIENT_HEAD ? R_UPSTREAM_TIMEOUT_RESPONSE
                                                 : R_UPSTREAM_TIMEOUT_IDLE);
+    }
 }
 
 /* ---- the answer ---- */
@@ -187,6 +189,7 @@ void h2_lane_head(struct h2_lane *lane, struct h2_section *section, bool ended)
 {
     struct h1_client *client = &lane->client;
     client->stream.read_total++;
+    lane->heard = lane->trunk->stream.read_total;
     if (client->state == CLIENT_BODY) {
         take_trailers(lane, section);
         return;
@@ -223,6 +226,7 @@ void h2_lane_body(struct h2_lane *lane, struct slice slice)
         consume(lane, n);
         return;
     }
+    lane->heard = lane->trunk->stream.read_total;
     if (!lane->paused)
         touch(client);
     client->leg.events->on_body(&client->leg, slice);
@@ -270,6 +274,8 @@ int h2_lane_send(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *
     stream_write(&trunk->stream, (const char *)header, 9);
     lane->queued -= length;
     trunk->has_room = true;
+    if (lane->client.state == CLIENT_HEAD)
+        touch(&lane->client); /* the answer's time runs from the request's last byte on */
     while (length) {
         struct seg *seg = lane->first;
         assert(seg);
@@ -322,6 +328,7 @@ static void send_head(struct leg *leg, const struct head *head)
         id = nghttp2_submit_request(trunk->session, NULL, nv.list, nv.count,
                                     lane->has_body ? &data : NULL, lane);
     lane->id = id > 0 ? id : 0;
+    lane->heard = trunk->stream.read_total;
     touch(&lane->client);
     if (id < 0)
         fail_soon(lane);
@@ -414,9 +421,13 @@ static void let_go(struct h2_lane *lane, bool reset)
     client->ops->on_idle(client);
 }
 
+/* Whoever has enough of waiting may be right. */
 static void leg_abort(struct leg *leg)
 {
-    let_go(lane_of(leg), true);
+    struct h2_lane *lane = lane_of(leg);
+    if (lane->id && lane->client.state == CLIENT_HEAD)
+        h2_trunk_doubt(lane->trunk, lane->heard, false);
+    let_go(lane, true);
 }
 
 static void leg_release(struct leg *leg)
@@ -439,10 +450,10 @@ static const struct leg_ops leg_ops = {
 
 int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct addr *addr,
                  struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
-                 const struct h1_client_ops *ops, void *owner)
+                 uint16_t spread, const struct h1_client_ops *ops, void *owner)
 {
     struct h2_trunk *trunk;
-    int rc = h2_trunk_for(trunks, addr, peer, timeouts->connect, &trunk);
+    int rc = h2_trunk_for(trunks, addr, peer, timeouts->connect, spread, &trunk);
     if (rc < 0)
         return rc;
     *lane = (struct h2_lane){.client = {.ops = ops,
@@ -452,7 +463,8 @@ int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct ad
                                         .stream = {.loop = trunks->loop, .fd = -1},
                                         .shared = true,
                                         .close = on_close,
-                                        .opened_at = trunks->loop->now},
+                                        .opened_at = trunk->opened_at,
+                                        .spread = trunk->spread},
                              .trunk = trunk,
                              .last = &lane->first,
                              .ready.run = on_ready};

@@ -100,17 +100,12 @@ static uint16_t next_spread(struct pool *pool)
     return (uint16_t)(pool->jitter >> 54);
 }
 
-/* 90 to 100 % of a limit, so that connections opened together do not end together. */
-static uint64_t own_limit(const struct h1_client *client, uint64_t limit)
-{
-    return limit - limit / 10 * client->spread / 1024;
-}
-
 /* ns; 0: it has no end. */
 static uint64_t end_of_life(const struct pool *pool, const struct h1_client *client)
 {
     uint64_t lifetime = pool->cluster->limits.lifetime;
-    return lifetime ? client->opened_at + own_limit(client, lifetime) * NS_PER_MS : 0;
+    return lifetime ? client->opened_at + h1_client_limit(lifetime * NS_PER_MS, client->spread)
+                    : 0;
 }
 
 /* ---- connections ---- */
@@ -221,7 +216,7 @@ static void set_idle_due(struct pool *pool, struct h1_client *client)
 static void offer(struct pool *pool, struct h1_client *client)
 {
     uint32_t requests = pool->cluster->limits.requests;
-    bool used_up = requests && client->requests >= own_limit(client, requests);
+    bool used_up = requests && client->requests >= h1_client_limit(requests, client->spread);
     uint64_t end = end_of_life(pool, client);
     bool expired = end && pool->loop->now >= end;
     list_put(&pool->idle_first, client);
@@ -375,9 +370,10 @@ static int open_one(struct pool *pool)
     struct h1_client_timeouts timeouts = timeouts_of(pool);
     struct tls_peer *peer = pool->peer.back ? &pool->peer : NULL;
     const struct addr *addr = &pool->server->addr;
+    uint16_t spread = next_spread(pool);
     int rc = pool->cluster->http2
                  ? h2_lane_open((struct h2_lane *)client, &pool->trunks, addr, peer, &timeouts,
-                                &client_ops, pool)
+                                spread, &client_ops, pool)
                  : h1_client_open(client, pool->loop, addr, peer, &timeouts, &client_ops, pool);
     if (rc < 0) {
         slab_give(&pool->clients, client);
@@ -385,7 +381,8 @@ static int open_one(struct pool *pool)
         back_off(pool);
         return rc;
     }
-    client->spread = next_spread(pool);
+    if (!client->shared)
+        client->spread = spread;
     list_put(&pool->connecting_first, client);
     pool->connecting++;
     if (!client->shared)
@@ -564,6 +561,7 @@ static void take_limits(struct pool *pool)
     const struct cluster_limits *limits = &pool->cluster->limits;
     pool->warm = share_of(pool, limits->warm);
     pool->max_idle = share_of(pool, limits->idle);
+    pool->trunks.lifetime = limits->lifetime;
     if (limits->idle && !pool->max_idle)
         pool->max_idle = 1; /* every worker can serve */
 }
@@ -584,13 +582,13 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
                                          .limit = cluster->limits.connections,
                                          .index = share,
                                          .count = of};
+    h2_trunks_init(&pool->trunks, loop, counters->opened);
     take_limits(pool);
     pool->last_waiter = &pool->waiters;
     pool->refill.run = on_refill;
     pool->jitter = (uint64_t)(uintptr_t)pool ^ loop->now;
     deadline_init(&pool->refill_due, on_refill_due);
     deadline_init(&pool->look_due, on_look_due);
-    h2_trunks_init(&pool->trunks, loop, counters->opened);
     slab_init(&pool->clients,
               cluster->http2 ? sizeof(struct h2_lane) : sizeof(struct h1_client), 64);
     return pool;
