@@ -227,8 +227,6 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         trunk->broken = true;
     if (lane && frame->hd.type == NGHTTP2_HEADERS)
         lane->client.stream.written_total++; /* the server may have seen it */
-    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
-        trunk->broken = true;
     return 0;
 }
 
@@ -310,7 +308,7 @@ static void on_flush(struct task *task)
     trunk->has_room = false;
     if (!nghttp2_session_want_read(trunk->session) &&
         !nghttp2_session_want_write(trunk->session) && !trunk->stream.pending)
-        end(trunk, trunk->broken ? R_UPSTREAM_PROTOCOL : R_UPSTREAM_RESET, 0);
+        end(trunk, R_UPSTREAM_RESET, 0);
 }
 
 static void on_connected(struct stream *stream)

@@ -16,7 +16,6 @@ struct h2_trunk {
     bool leaving;  /* no lane is added any more */
     bool broken;   /* nghttp2 has found a fault in what came */
     bool has_room; /* something was framed: queues are shorter */
-    bool broken;   /* what came breaks the protocol, and the server has been told */
     struct h2_lane *lanes;
     uint32_t lane_count, max_lanes;
     struct h2_lane *in_head; /* whose field section arrives */
