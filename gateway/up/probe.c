@@ -411,7 +411,7 @@ static int connect_to(struct probe *probe)
     const struct addr *addr = &probe->server->addr;
     struct tls_peer *peer = probe->peer.back ? &probe->peer : NULL;
     if (probe->cluster->http2 && policy_of(probe)->type != HEALTH_TCP)
-        return h2_lane_open(&probe->lane, &probe->trunks, addr, peer, &none, &client_ops,
+        return h2_lane_open(&probe->lane, &probe->trunks, addr, peer, &none, 0, &client_ops,
                             probe);
     return h1_client_open(&probe->client, probe->loop, addr, peer, &none, &client_ops, probe);
 }
