@@ -5,6 +5,7 @@
  *   short-read  nearly all reads and writes are one byte (net/io)
  *   eagain      every other read or write finds the kernel not ready (net/io)
  *   connect:N   every N-th connect is refused (net/sock)
+ *   dns:N       each question to a DNS server is asked N ms later (up/dns)
  *
  * Release builds know none of them. */
 #ifndef POSTERN_BASE_DEMAND_H

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/time.h>
 
+#include "base/demand.h"
 #include "base/mem.h"
 
 /* One question: asked again after these many ms, and again after twice as many. */
@@ -23,33 +24,60 @@ struct dns_socket {
     struct grave grave;
 };
 
+/* A question that is held back, because somebody wants DNS to be slow. */
+struct dns_held {
+    struct dns_held *next;
+    uint64_t at;
+    struct dns_query *query;             /* or ... */
+    struct dns_services_query *services; /* ... this one */
+    char name[];
+};
+
 struct dns {
     ares_channel servers; /* asks only the network ... */
     ares_channel files;   /* ... and this one only /etc/hosts */
     struct dns_socket *sockets;
     unsigned running;
-    struct loop *loop; /* NULL: not attached */
+    uint64_t hold_ms;                   /* POSTERN_FAULT=dns:N */
+    struct dns_held *held, **last_held; /* in the order in which they are due */
+    struct loop *loop;                  /* NULL: not attached */
     struct deadline due;
 };
 
 /* ---- sockets and time ---- */
 
-static void arm(struct dns *dns)
+/* Until something has to be done, in ms; UINT64_MAX: nothing. */
+static uint64_t left(struct dns *dns)
 {
     struct timeval tv;
+    uint64_t ms = UINT64_MAX;
+    if (ares_timeout(dns->servers, NULL, &tv))
+        ms = (uint64_t)tv.tv_sec * 1000 + (uint64_t)tv.tv_usec / 1000 + 1;
+    if (dns->held) {
+        uint64_t now = clock_ns();
+        uint64_t more = dns->held->at > now ? (dns->held->at - now) / NS_PER_MS + 1 : 0;
+        ms = more < ms ? more : ms;
+    }
+    return ms;
+}
+
+static void arm(struct dns *dns)
+{
     if (!dns->loop)
         return;
-    if (!ares_timeout(dns->servers, NULL, &tv)) {
+    uint64_t ms = left(dns);
+    if (ms == UINT64_MAX)
         deadline_off(&dns->due);
-        return;
-    }
-    uint64_t ms = (uint64_t)tv.tv_sec * 1000 + (uint64_t)tv.tv_usec / 1000 + 1;
-    loop_deadline(dns->loop, &dns->due, ms);
+    else
+        loop_deadline(dns->loop, &dns->due, ms ? ms : 1);
 }
+
+static void ask_held(struct dns *dns);
 
 static void on_due(struct deadline *deadline)
 {
     struct dns *dns = (struct dns *)((char *)deadline - offsetof(struct dns, due));
+    ask_held(dns);
     ares_process_fd(dns->servers, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
     arm(dns);
 }
@@ -361,13 +389,71 @@ bool dns_hosts(struct dns *dns, const char *host, struct dns_answer *ret)
     return ret->verdict == DNS_FOUND;
 }
 
-void dns_ask(struct dns *dns, const char *host, struct dns_query *query)
+static void ask(struct dns *dns, const char *name, struct dns_query *query,
+                struct dns_services_query *services)
 {
+    if (services) {
+        ares_search(dns->servers, name, CLASS_IN, TYPE_SRV, on_services, services);
+        return;
+    }
     struct ares_addrinfo_hints hints = {
         .ai_flags = ARES_AI_NOSORT, .ai_family = query->family, .ai_socktype = SOCK_STREAM};
+    ares_getaddrinfo(dns->servers, name, NULL, &hints, on_result, query);
+}
+
+static struct dns_held *take_held(struct dns *dns)
+{
+    struct dns_held *held = dns->held;
+    dns->held = held->next;
+    if (!dns->held)
+        dns->last_held = &dns->held;
+    return held;
+}
+
+static void ask_held(struct dns *dns)
+{
+    while (dns->held && dns->held->at <= clock_ns()) {
+        struct dns_held *held = take_held(dns);
+        ask(dns, held->name, held->query, held->services);
+        mem_free(held);
+    }
+}
+
+/* False: it is not to be slow, or there is no memory to be. */
+static bool hold(struct dns *dns, const char *name, struct dns_query *query,
+                 struct dns_services_query *services)
+{
+    size_t n = strlen(name) + 1;
+    struct dns_held *held = dns->hold_ms ? mem_alloc(sizeof(*held) + n) : NULL;
+    if (!held)
+        return false;
+    *held = (struct dns_held){
+        .at = clock_ns() + dns->hold_ms * NS_PER_MS, .query = query, .services = services};
+    memcpy(held->name, name, n);
+    *dns->last_held = held;
+    dns->last_held = &held->next;
+    return true;
+}
+
+/* Their time was up before they were asked. */
+static void cancel_held(struct dns *dns)
+{
+    while (dns->held) {
+        struct dns_held *held = take_held(dns);
+        if (held->services)
+            on_services(held->services, ARES_ECANCELLED, 0, NULL, 0);
+        else
+            on_result(held->query, ARES_ECANCELLED, 0, NULL);
+        mem_free(held);
+    }
+}
+
+void dns_ask(struct dns *dns, const char *host, struct dns_query *query)
+{
     query->dns = dns;
     dns->running++;
-    ares_getaddrinfo(dns->servers, host, NULL, &hints, on_result, query);
+    if (!hold(dns, host, query, NULL))
+        ask(dns, host, query, NULL);
     arm(dns);
 }
 
@@ -375,7 +461,8 @@ void dns_ask_services(struct dns *dns, const char *name, struct dns_services_que
 {
     query->dns = dns;
     dns->running++;
-    ares_search(dns->servers, name, CLASS_IN, TYPE_SRV, on_services, query);
+    if (!hold(dns, name, NULL, query))
+        ask(dns, name, NULL, query);
     arm(dns);
 }
 
@@ -389,11 +476,9 @@ static void turn(struct dns *dns, uint64_t ms)
         fds[count++] = (struct pollfd){.fd = s->fd,
                                        .events = (short)((s->what & EV_READ ? POLLIN : 0) |
                                                          (s->what & EV_WRITE ? POLLOUT : 0))};
-    struct timeval most = {.tv_sec = (time_t)(ms / 1000),
-                           .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-    struct timeval tv, *wait = ares_timeout(dns->servers, &most, &tv);
-    int timeout = (int)(wait->tv_sec * 1000 + wait->tv_usec / 1000 + 1);
-    int ready = poll(fds, count, timeout);
+    uint64_t wait = left(dns);
+    int ready = poll(fds, count, (int)((wait < ms ? wait : ms) + 1));
+    ask_held(dns);
     for (nfds_t i = 0; ready > 0 && i < count; i++)
         if (fds[i].revents)
             process(dns, fds[i].fd, fds[i].revents & (POLLIN | POLLERR | POLLHUP),
@@ -408,8 +493,10 @@ void dns_wait(struct dns *dns, uint64_t ms)
         turn(dns, (end - now) / NS_PER_MS);
         now = clock_ns();
     }
-    if (dns->running)
+    if (dns->running) {
+        cancel_held(dns);
         ares_cancel(dns->servers);
+    }
 }
 
 void dns_attach(struct dns *dns, struct loop *loop)
@@ -448,6 +535,8 @@ struct dns *dns_new(const struct addr *servers, size_t count)
     if (!dns)
         return NULL;
     deadline_init(&dns->due, on_due);
+    dns->hold_ms = demand("dns");
+    dns->last_held = &dns->held;
     if (ares_library_init(ARES_LIB_INIT_ALL) != ARES_SUCCESS) {
         mem_free(dns);
         return NULL;
@@ -479,6 +568,8 @@ void dns_free(struct dns *dns)
     if (dns->files)
         ares_destroy(dns->files);
     ares_library_cleanup();
+    while (dns->held)
+        mem_free(take_held(dns));
     if (dns->loop)
         deadline_end(&dns->loop->wheel, &dns->due);
     mem_free(dns);

@@ -2,9 +2,11 @@
 
 import pytest
 
+import backend
 import conversation
 from conftest import ONE
-from gateway import own_host
+from gateway import own_host, until
+from nameserver import Nameserver
 from recorder import Recorder
 
 pytestmark = pytest.mark.undisturbed
@@ -34,6 +36,24 @@ def test_connects_that_fail_are_retried(gateway, talking, fault):
     retried = gw.metric("postern_upstream_retries_total") - before
     if not retried:
         pytest.skip("a release build has no faults of its own making")
+
+
+def test_slow_dns(gateway, opened):
+    """A start, a changed name and a reload, each look-up late: nobody waits but who has to."""
+    hosts = [own_host(), "127.62." + own_host().split(".", 2)[2]]
+    made = [backend.Backend(hosts[0], "a")]
+    made.append(backend.Backend(hosts[1], "b", port=made[0].port))
+    dns = Nameserver(own_host())
+    opened.extend([*made, dns])
+    dns.say("slow.test", [hosts[0]])
+    gw = gateway('resolver = {"@dns@"}\n' + ONE.replace("@app@", f"slow.test:{made[0].port}"), dns=dns,
+                 env={"POSTERN_FAULT": "dns:400"})
+    assert gw.get().body == b"a"
+    dns.say("slow.test", [hosts[1]])
+    until(lambda: gw.get().body == b"b", "the change is followed")
+    gw.reload()
+    assert gw.get().body == b"b"
+    assert not [line for line in gw.log_lines() if line["status"] != 200]
 
 
 @pytest.mark.parametrize("n", [1, 10, 60, 150, 300, 450, 600, 700, 800, 1000, 1500])

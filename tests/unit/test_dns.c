@@ -1,5 +1,7 @@
 #include "dns_test.h"
 
+#include <stdlib.h>
+
 #include "up/dns.h"
 
 struct asked {
@@ -82,6 +84,32 @@ static void waiting_ends_when_its_time_is_up(void **state)
     ask(AF_INET, 100);
     uint64_t ms = (clock_ns() - before) / NS_PER_MS;
     assert_in_range(ms, 100, 5000);
+}
+
+/* Fault on demand: late is late, but asked, answered and bounded all the same. */
+static void dns_may_be_slow(void **state)
+{
+    (void)state;
+    setenv("POSTERN_FAULT", "dns:150", 1);
+    ns_say("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+    uint64_t before = clock_ns();
+    struct asked four = ask(AF_INET, 5000);
+    uint64_t ms = (clock_ns() - before) / NS_PER_MS;
+    expect_addrs(&four.answer, "10.0.0.1");
+#ifndef NDEBUG
+    assert_in_range(ms, 150, 5000);
+    struct asked late = ask(AF_INET, 50);
+    assert_int_equal(late.answer.verdict, DNS_FAILED);
+    assert_string_equal(late.answer.why, "no DNS server answered in time");
+#else
+    (void)ms;
+#endif
+    struct dns *dns = dns_new(&ns.addr, 1);
+    struct asked never = {.query = {.family = AF_INET, .on_answer = on_answer}};
+    dns_ask(dns, "a.test.", &never.query);
+    dns_free(dns); /* held or not, nobody hears of it */
+    assert_int_equal(never.times, 0);
+    unsetenv("POSTERN_FAULT");
 }
 
 static void what_runs_when_it_is_freed_is_not_answered(void **state)
@@ -249,6 +277,7 @@ int main(void)
         cmocka_unit_test(answers_are_sorted_and_each_address_once),
         cmocka_unit_test(every_kind_of_failure_has_its_verdict),
         cmocka_unit_test(waiting_ends_when_its_time_is_up),
+        cmocka_unit_test(dns_may_be_slow),
         cmocka_unit_test(what_runs_when_it_is_freed_is_not_answered),
         cmocka_unit_test(hosts_are_of_both_families),
         cmocka_unit_test(answers_come_in_on_a_loop),
