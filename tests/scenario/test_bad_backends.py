@@ -137,6 +137,37 @@ def test_it_has_its_reason_and_leaves_nothing_behind(gateway, upstream, how):
         conn.close()
 
 
+def test_a_backend_that_takes_nothing_of_an_upload(gateway, upstream):
+    """What is sent stands in the kernel's buffers: the client is told, and is not to blame."""
+    up = upstream()
+    gw = gateway(config("timeouts { response = 300ms }"), app=up)
+    before = gw.descriptors()
+    for i in range(5):
+        client = gw.client()
+        client.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9000000\r\n\r\n")
+        conn = up.accept()
+        conn.expect_head()
+        client.sock.setblocking(False)
+        block = b"x" * 65536
+
+        def sent_all_that_fits():
+            try:
+                while client.sock.send(block):
+                    pass
+            except BlockingIOError:
+                return gw.metric("postern_responses_total", reason="upstream.timeout_response") > i
+            except (BrokenPipeError, ConnectionResetError):
+                return True
+            return False
+
+        until(sent_all_that_fits, "it has had enough")
+        client.close()
+        conn.close()
+    lines = gw.wait_log(5, status=504)
+    assert {line["reason"] for line in lines} == {"upstream.timeout_response"}
+    until(lambda: gw.upstream("app", up)["active"] == 0 and gw.descriptors() <= before, "nothing is left")
+
+
 def test_a_backend_that_never_accepts_leaves_nothing_behind(gateway, upstream):
     """Connections that stand in its queue only: they are open as far as anybody can see."""
     up = upstream(backlog=64)

@@ -58,6 +58,38 @@ def test_websocket_echo(gateway, echo_server):
     assert gw.wait_log(status=101)
 
 
+def test_websocket_over_reloads(gateway, echo_server, backend):
+    """Messages are under way all the time, and the upstream that they go to is gone in the end: who is
+    connected notices nothing."""
+    gw = gateway(ONE, app=echo_server, other=backend())
+    changed = ONE.replace("app", "other")
+
+    async def talk(socket, ended):
+        size, count = 1, 0
+        while not ended.is_set():
+            message = os.urandom(size)
+            await socket.send(message)
+            assert await socket.recv() == message
+            await asyncio.wait_for(await socket.ping(), 15)
+            size, count = size * 4 if size < 1 << 20 else 1, count + 1
+        return count
+
+    async def run():
+        async with websockets.connect("ws://%s:%d/chat" % gw.address(), max_size=None) as socket:
+            ended = asyncio.Event()
+            talking = asyncio.create_task(talk(socket, ended))
+            for config in (ONE, changed, ONE, changed):
+                await asyncio.to_thread(gw.reload, config)
+                await asyncio.sleep(0)
+            assert not talking.done()
+            ended.set()
+            return await talking
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) > 4
+    assert gw.get().body == b"backend", "new requests go where the new file says"
+    assert gw.wait_log(status=101)
+
+
 curl = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 
 

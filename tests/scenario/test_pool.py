@@ -107,7 +107,9 @@ def test_the_floor_is_held_after_a_burst_and_after_a_failure(gateway, backend):
 @pytest.mark.threads
 @pytest.mark.parametrize("change", [
     "timeouts { response = 9s }", "retry { attempts = 3 }", "balance = least_requests",
-    "breaker { pending = 9 }", 'server "@more@" { weight = 3 }', "hash_bound = 150%"])
+    "breaker { pending = 9 }", 'server "@more@" { weight = 3 }', "hash_bound = 150%",
+    "outlier { failures = 3 }", "slow_start = 5s  panic = use_all", 'sticky_cookie { name = "s" }',
+    "host = upstream  tell_deadline = true"])
 def test_a_reload_that_changes_something_else_keeps_the_connections(gateway, backend, change):
     app, more = backend(), backend("more")
     config = "workers = 2\n" + pool("warm = 4", "@CHANGE@").replace("@CHANGE@", "%s")
@@ -119,6 +121,25 @@ def test_a_reload_that_changes_something_else_keeps_the_connections(gateway, bac
         assert gw.get().status == 200
     assert app.opened == 4, "nothing was opened anew"
     assert gw.upstream("app", app)["idle"] == 4
+
+
+def test_health_checks_that_a_reload_brings_keep_the_connections(gateway, backend):
+    """Probes connect by themselves; what asks for / is the connection of before."""
+    asked_by = set()  # each connection has a thread of its own
+
+    def note(request):
+        if request.target == "/":
+            asked_by.add(threading.current_thread())
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+    app = backend(answer=note)
+    gw = gateway(pool("warm = 1"), app=app)
+    assert gw.get().status == 200
+    for options in ('health { path = "/up" interval = 20ms }', 'health { interval = 50ms type = tcp }', ""):
+        gw.reload(pool("warm = 1", options))
+        for _ in range(5):
+            assert gw.get().status == 200
+    assert len(asked_by) == 1, "one connection served them all"
 
 
 @pytest.mark.threads

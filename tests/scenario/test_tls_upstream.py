@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from gateway import own_host, run, until
+from nameserver import Nameserver
 from tls import Authority, TlsUpstream, cut, server_context
 from wire import Closed
 
@@ -277,6 +278,48 @@ def test_a_reload_with_other_files_connects_anew(gateway, tls_upstream, ca, loca
     trusted.write_text(ours + theirs)
     gw.reload()
     ask(gw, up)
+
+
+def test_upstreams_that_differ_share_no_connection(gateway, tls_upstream, ca, local):
+    """One address behind three upstreams: its connections differ by the name that was asked for,
+    and by whose certificate was shown."""
+    ours = ca.issue("gateway.test")
+    up = tls_upstream(ca.issue("a.test", "b.test"))
+    up.ctx.load_verify_locations(ca.pem)
+    up.ctx.verify_mode = ssl.CERT_OPTIONAL
+    tls = {"a": trust(ca, "server_name = a.test"), "b": trust(ca, "server_name = b.test"),
+           "c": trust(ca, f'server_name = a.test certificate = "{ours.chain}" key = "{ours.key}"')}
+    gw = gateway(HTTP + "".join(
+        f'upstream "{name}" {{ pool {{ warm = 0 }} server "@app@" {{}} tls {{ {text} }} timeouts {{ connect = 5s }} }}\n'
+        f'route "{name}" {{ path = "/{name}" upstream = {name} }}\n' for name, text in tls.items()), app=up)
+    conns = {}
+    for name in tls:
+        client, conns[name] = ask(gw, up, f"/{name}")
+        client.close()
+    assert up.names == ["a.test", "b.test", "a.test"]
+    assert [bool(conns[name].sock.getpeercert()) for name in tls] == [False, False, True]
+    for name in "cab":  # all are idle: each is used for its own
+        client = gw.client()
+        client.send(f"GET /{name} HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert conns[name].expect().target == f"/{name}"
+        conns[name].respond()
+        assert client.response().status == 200
+    up.expect_no_connection(0.1)
+
+
+def test_another_name_for_the_same_address_is_another_connection(gateway, tls_upstream, ca, opened):
+    """Over a reload too: what was verified for one name is not used for another."""
+    dns = Nameserver(own_host())
+    opened.append(dns)
+    dns.say("a.test", [own_host()])
+    dns.say("b.test", [own_host()])
+    up = tls_upstream(ca.issue("a.test", "b.test"))
+    text = f'resolver = {{"@dns@"}}\n' + conf(trust(ca, "")).replace("@app@", "%s:" + str(up).rsplit(":", 1)[1])
+    gw = gateway(text % "a.test", dns=dns)
+    ask(gw, up)
+    gw.reload(text % "b.test")
+    ask(gw, up)
+    assert up.names == ["a.test", "b.test"]
 
 
 def test_what_t_says(ca, local, tmp_path):
