@@ -421,6 +421,9 @@ static void dump_action(const struct conf_route *route, FILE *out)
 
 static void dump_route(const struct conf_route *route, FILE *out)
 {
+    static const char *const retries[] = {[ROUTE_RETRY_IDEMPOTENT] = "idempotent",
+                                          [ROUTE_RETRY_ANY] = "any",
+                                          [ROUTE_RETRY_NEVER] = "never"};
     fputc('\n', out);
     dump_title(out, "", "route", route->name);
     put_list(out, "  listener", &route->listeners);
@@ -437,10 +440,10 @@ static void dump_route(const struct conf_route *route, FILE *out)
     }
     dump_edit(out, "request_headers", &route->request_headers, route);
     dump_edit(out, "response_headers", &route->response_headers, route);
-    if (route->timeout)
+    if (route->action == ACTION_UPSTREAM || route->action == ACTION_SPLIT) {
         put_time(out, "  timeout", route->timeout);
-    if (route->retry != ROUTE_RETRY_IDEMPOTENT)
-        fprintf(out, "  retry = %s\n", route->retry == ROUTE_RETRY_ANY ? "any" : "never");
+        fprintf(out, "  retry = %s\n", retries[route->retry]);
+    }
     if (route->body_bytes != UINT64_MAX)
         put_size(out, "  body_bytes", route->body_bytes);
     fprintf(out, "  access_log = %s\n", route->access_log ? "true" : "false");

@@ -1,4 +1,5 @@
 /* The options of the whole process: the top level, admin and the two logs. */
+#include <pwd.h>
 #include <sched.h>
 
 #include "conf/load.h"
@@ -28,6 +29,17 @@ static void workers_compile(struct load *load, cfg_t *top)
                    value->text[0] ? value->text : "empty", WORKERS_MAX);
     else
         conf->workers = (uint32_t)number;
+}
+
+/* Not a fault: a file may be checked elsewhere than where it will be used, and only a start as
+ * root needs the user. */
+static void user_compile(struct load *load, cfg_t *top)
+{
+    struct conf *conf = load->conf;
+    value_text(load, top, "user", &conf->user);
+    if (conf->user && !getpwnam(conf->user))
+        conf_fault(&conf->warnings, load_where(load, value_get(top, "user")->line),
+                   "user \"%s\" does not exist here: a start as root would fail", conf->user);
 }
 
 /* An address and port of a DNS server; those of a file that is refused may be fewer. */
@@ -122,7 +134,7 @@ void globals_compile(struct load *load, cfg_t *top)
     conf->error_log.path = load_copy(load, STR("-"));
     conf->error_log.level = LOG_INFO;
     workers_compile(load, top);
-    value_text(load, top, "user", &conf->user);
+    user_compile(load, top);
     value_text(load, top, "pid_file", &conf->pid_file);
     value_time(load, top, "drain_timeout", 0, DAY_MS, &conf->drain_timeout);
     resolver_compile(load, top);

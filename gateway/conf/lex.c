@@ -11,6 +11,8 @@ void lex_init(struct lexer *lexer, struct load *load, const char *file, struct s
 {
     *lexer = (struct lexer){
         .load = load, .file = file, .p = text.p, .end = text.p + text.n, .line = 1};
+    if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0)
+        lexer->p += 3; /* some editors mark UTF-8 so, and show nothing of it */
 }
 
 static void lex_fault(struct lexer *lexer, int line, const char *what)
@@ -137,7 +139,9 @@ static void lex_bad(struct lexer *lexer, struct token *token)
 {
     unsigned char c = (unsigned char)*lexer->p++;
     char text[80];
-    if (c > ' ' && c < 0x7f)
+    if (c == ';')
+        snprintf(text, sizeof(text), "unexpected ';', an option ends by itself");
+    else if (c > ' ' && c < 0x7f)
         snprintf(text, sizeof(text), "unexpected '%c', expected quotation marks around it", c);
     else
         snprintf(text, sizeof(text), "unexpected byte 0x%02x, expected plain text", c);
@@ -164,7 +168,7 @@ static void lex_next(struct lexer *lexer)
         lexer->p += 2;
     } else if (c == '"' || c == '\'') {
         lex_quoted(lexer, token);
-    } else if (is_word_byte(c)) {
+    } else if (is_word_byte(c) && c != ';') {
         lex_word(lexer, token);
     } else {
         lex_bad(lexer, token);

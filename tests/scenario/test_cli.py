@@ -272,3 +272,28 @@ def test_examples_load():
 
 def test_unused_flag_combinations_are_usage_errors(conf):
     assert run("-t", "-c", conf(HTTP.replace("@http@", "127.0.0.1:1")), "more")[0] == 2
+
+
+def test_a_user_that_is_not_there_is_a_warning(conf):
+    path = conf(GOOD + 'user = "no-such-user-here"\n')
+    status, text, _ = run("-t", "-c", path)
+    assert status == 0 and f'{path}:4: warning: user "no-such-user-here" does not exist' in text
+    assert "warning" not in run("-t", "-c", conf(GOOD + "user = root\n"))[1]
+
+
+def test_a_byte_order_mark_is_stepped_over(conf):
+    assert run("-t", "-c", conf("\ufeff" + GOOD))[0] == 0
+
+
+def test_semicolons_are_called_what_they_are(conf):
+    path = conf(GOOD + 'route "q" {\n path = "/q";\n upstream = app;\n}\n')
+    status, text, _ = run("-t", "-c", path)
+    assert status == 1 and f"{path}:5: unexpected ';', an option ends by itself" in text, text
+    assert "unknown option" not in text
+
+
+def test_effective_configuration_has_the_defaults_of_routes(conf):
+    lines = run("-T", "-c", conf(GOOD + 'route "x" { path = "/x" respond { body = a } }'))[2]
+    proxied, answered = lines.split('route "x"')
+    assert "  timeout = 0s\n  retry = idempotent\n" in proxied.split('route "all"')[1]
+    assert "timeout" not in answered and "retry" not in answered
