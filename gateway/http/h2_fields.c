@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "http/bytes.h"
+#include "http/h1_write.h"
 
 #define METHOD_MAX  32
 #define FIELDS_MOST 24 /* fields that there is room for at first, ours included */
@@ -353,6 +354,7 @@ struct head *h2_section_response(struct h2_section *section, bool ended, enum me
         return NULL;
     }
     head->status = (uint16_t)status;
+    head->reason_phrase = h1_phrase(head->status); /* HTTP/2 has none, HTTP/1 clients show it */
     bool bodiless = method == M_HEAD || status < 200 || status == 204 || status == 304;
     if (!bodiless && ended)
         head->has_length = true; /* none is 0 */

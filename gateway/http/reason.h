@@ -11,7 +11,7 @@
 #define REASONS(X)                                                                             \
     X(NONE, 0, "", "")                                                                         \
     X(BAD_REQUEST_LINE, 400, "bad_request.line", "Malformed request line")                     \
-    X(BAD_METHOD, 400, "bad_request.method", "Malformed method")                               \
+    X(BAD_METHOD, 400, "bad_request.method", "Malformed method, or CONNECT")                   \
     X(BAD_TARGET, 400, "bad_request.target", "Malformed request target")                       \
     X(BAD_PATH, 400, "bad_request.path", "Ambiguous path")                                     \
     X(BAD_VERSION, 505, "bad_request.version", "HTTP version not supported")                   \
@@ -30,7 +30,7 @@
     X(BAD_CONNECTION, 400, "bad_request.connection", "Connection names a protected field")     \
     X(BAD_UPGRADE, 400, "bad_request.upgrade", "Malformed Upgrade")                            \
     X(BAD_TLS, 400, "bad_request.tls", "TLS on a plain HTTP port")                             \
-    X(BAD_PLAIN, 400, "bad_request.plain_http", "Plain HTTP on a TLS port: use https://")      \
+    X(BAD_PLAIN, 400, "bad_request.plain_http", "Plain HTTP on a TLS port, speak https here")  \
     X(BAD_HTTP2, 400, "bad_request.http2", "HTTP/2 preface on an HTTP/1 listener")             \
     X(BAD_FIELDS, 400, "bad_request.fields", "Fields that HTTP/2 does not allow")              \
     X(BAD_FRAMES, 400, "bad_request.frames", "HTTP/2 protocol violated")                       \

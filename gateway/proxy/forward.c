@@ -588,6 +588,10 @@ enum reason forward_response(struct exchange *ex, struct head *head)
         return R_UPSTREAM_PROTOCOL;
     head->keep_alive = true; /* the client's connection is the client's */
     bool final = head->status >= 200;
+    /* RFC 9110 6.6.1: who forwards an answer without a date gives it one */
+    if (final && !(head->present & 1ull << F_DATE) &&
+        head_add_id(head, &ex->arena, F_DATE, context_date(ex->cx)) < 0)
+        return R_NO_MEMORY;
     if (final && !forward_edit(ex, &ex->match.route->response_headers, head))
         return R_NO_MEMORY;
     if ((final || head->status == 101) && !sticky_tell(ex, head))

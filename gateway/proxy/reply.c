@@ -106,7 +106,7 @@ static void detail_upstream(const struct exchange *ex, const struct leg_fault *f
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ", server %s", server_text(ex));
     if (fault->why)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": TLS failed: %s", fault->why);
-    else if (fault->err)
+    else if (fault->err && reason_texts[fault->reason].status != 504) /* the title says it */
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %s", strerror(fault->err));
     if (fault->limit)
         n += snprintf(out + n, (size_t)(TEXT_MAX - n), ": %llu, the limit is %llu",
@@ -440,7 +440,7 @@ void reply_respond(struct exchange *ex)
     struct str body =
         route->respond.body.count ? forward_expand(ex, &route->respond.body, escape) : STR("");
     new_head(ex, &head, fields, 24, route->respond.status);
-    if (type.n)
+    if (type.n && route->respond.status != 204 && route->respond.status != 304)
         head_add_id(&head, &ex->arena, F_CONTENT_TYPE, type);
     send_edited(ex, &head, body);
 }

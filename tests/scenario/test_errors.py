@@ -249,3 +249,11 @@ def test_backend_errors_pass_unchanged(pair):
         response = client.response()
         assert response.start == f"HTTP/1.1 {status}"
         assert response.body == b"their words" and response.get("Content-Type") == "text/x"
+
+
+def test_a_respond_without_content_names_no_type(gateway, upstream):
+    gw = gateway(ONE + 'route "no" { path = "/no" respond { status = 204 } }\n'
+                 'route "same" { path = "/same" respond { status = 304 } }\n'
+                 'route "some" { path = "/some" respond { body = "x" } }\n', app=upstream())
+    assert not gw.get("/no").has("Content-Type") and not gw.get("/same").has("Content-Type")
+    assert gw.get("/some").get("Content-Type") == "text/plain"

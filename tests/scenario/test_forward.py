@@ -225,3 +225,20 @@ def test_ambiguous_paths_are_refused(pair, target):
     assert response.status == 400
     gw.wait_log(reason="bad_request.path")
     up.expect_no_connection(0.1)
+
+
+def test_an_answer_without_a_date_gets_one(pair):
+    """RFC 9110 6.6.1; a backend's own stays as it is."""
+    gw, up = pair
+    client = gw.client()
+    client.send(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    conn.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert not client.response(interim=True).has("Date")
+    assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", client.response().get("Date"))
+    client.send(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+    conn.expect()
+    own = "Sun, 06 Nov 1994 08:49:37 GMT"
+    conn.respond(fields=[("Date", own)])
+    assert client.response().get("Date") == own

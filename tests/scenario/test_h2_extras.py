@@ -193,3 +193,11 @@ def test_h2load(gateway):
     done = subprocess.run(["h2load", "-n", "3000", "-c", "10", "-m", "32",
                            f"http://{host}:{port}/own"], capture_output=True, text=True, timeout=120)
     assert "3000 succeeded, 0 failed" in done.stdout, done.stdout
+
+
+def test_an_http1_client_is_shown_the_phrase_that_http2_does_not_have(gateway, backend):
+    behind = gateway(ONE, app=backend())
+    gw = gateway(ONE.replace("{} }", "{} protocol = h2 }", 1), app="%s:%d" % behind.address())
+    client = gw.client()
+    assert client.get("/").start == "HTTP/1.1 200 OK"
+    assert client.get("/%2f").start == "HTTP/1.1 400 Bad Request"

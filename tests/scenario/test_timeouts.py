@@ -210,7 +210,8 @@ def test_backend_does_not_answer(gateway, upstream):
     client.send(b"GET / HTTP/1.1\r\n" + H + b"\r\n")
     conn = up.accept()
     conn.expect()
-    check(gw, client.response(), 504, "upstream.timeout_response")
+    problem = check(gw, client.response(), 504, "upstream.timeout_response")
+    assert problem["detail"] == f"Backend did not answer in time: upstream \"app\", server {up}."
     conn.expect_closed()
     up.expect_no_connection(0.2)  # a timeout is not retried unless asked for
 
