@@ -91,8 +91,11 @@ static const struct worker_ops worker_ops = {
 
 void gateway_stop(struct gateway *gw, uint32_t timeout_ms)
 {
-    if (gw->phase != PHASE_DRAINING)
+    if (gw->phase != PHASE_DRAINING) {
         notify("STOPPING=1\nSTATUS=Draining");
+        ports_forget(&gw->ports, NULL);
+        ports_forget(&gw->next_ports, NULL);
+    }
     gw->phase = PHASE_DRAINING;
     for (unsigned i = 0; i < gw->started; i++)
         if (worker_drain(&gw->workers[i], timeout_ms) < 0)
@@ -142,8 +145,24 @@ static void add_signal(struct gateway *gw, int number, event_callback_fn on_sign
     event_add(event, NULL);
 }
 
+void gateway_hold_signals(bool ending)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGHUP);
+    sigaddset(&held, SIGUSR1);
+    sigaddset(&held, SIGUSR2);
+    if (ending) {
+        sigaddset(&held, SIGTERM);
+        sigaddset(&held, SIGINT);
+        sigaddset(&held, SIGQUIT);
+    }
+    pthread_sigmask(SIG_BLOCK, &held, NULL);
+}
+
 static void watch_signals(struct gateway *gw)
 {
+    sigset_t none;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
     add_signal(gw, SIGHUP, on_hup);
@@ -151,6 +170,8 @@ static void watch_signals(struct gateway *gw)
     add_signal(gw, SIGTERM, on_stop);
     add_signal(gw, SIGINT, on_stop);
     add_signal(gw, SIGQUIT, on_stop);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
 /* ---- start and end ---- */
@@ -239,6 +260,8 @@ static int prepare_start(struct gateway *gw, struct conf *conf, struct conf_faul
 
 static void free_all(struct gateway *gw, unsigned count)
 {
+    if (gw->has_admin)
+        sock_forget(&gw->admin_addr);
     admin_free(gw->admin);
     servers_done(gw);
     if (gw->next_admin_fd >= 0)
@@ -320,6 +343,7 @@ int gateway_run(const char *path, struct conf *conf)
         return 1;
     }
     int count = run(&gw, conf);
+    gateway_hold_signals(true);
     process_remove_pid(gw.pid_file);
     free_all(&gw, (unsigned)count);
     log_info("stopped");

@@ -63,6 +63,9 @@ struct gateway {
     int exit_status;
 };
 
+/* Signals wait instead of ending the process for want of somebody who handles them: until
+ * gateway_run takes them those that ask for something, and at its end those that stop, too. */
+void gateway_hold_signals(bool ending);
 /* Runs until it is told to stop. Takes over `conf`. The exit status of the program. */
 int gateway_run(const char *path, struct conf *conf);
 

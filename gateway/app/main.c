@@ -114,6 +114,7 @@ static int check(const struct options *options)
 static int run(const char *file)
 {
     struct conf_faults faults = {0};
+    gateway_hold_signals(false);
     struct conf *conf = conf_load(file, &faults);
     print_faults(&faults, "");
     conf_faults_done(&faults);

@@ -1,6 +1,7 @@
 #include "app/ports.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool has(const struct ports *ports, const struct addr *addr)
@@ -70,6 +71,10 @@ static int open_one(struct ports *ports, size_t index, const struct ports *old)
             rc = sock_listen(addr, true, &fds[w]);
         }
     }
+    /* connecting takes the right to write: who may is the directory's business, as it would be
+     * the firewall's with a port */
+    if (rc == 0 && addr->sa.sa_family == AF_UNIX && chmod(addr->un.sun_path, 0666) < 0)
+        rc = -errno;
     return rc;
 }
 
@@ -128,14 +133,24 @@ int ports_open(struct ports *ports, const struct conf *conf, const struct ports 
 void ports_close(struct ports *ports)
 {
     for (size_t i = 0; i < ports->count; i++) {
+        int *fds = &ports->fds[i * ports->workers];
+        if (fds[0] >= 0) /* opened, and no worker took it */
+            sock_forget(&ports->list[i].addr);
         for (unsigned w = 0; w < ports->workers; w++)
-            if (ports->fds[i * ports->workers + w] >= 0)
-                close(ports->fds[i * ports->workers + w]);
+            if (fds[w] >= 0)
+                close(fds[w]);
         mem_free(ports->list[i].listener);
     }
     mem_free(ports->list);
     mem_free(ports->fds);
     *ports = (struct ports){0};
+}
+
+void ports_forget(const struct ports *gone, const struct ports *kept)
+{
+    for (size_t i = 0; i < gone->count; i++)
+        if (!has(kept, &gone->list[i].addr))
+            sock_forget(&gone->list[i].addr);
 }
 
 struct worker_port *ports_for(struct ports *ports, unsigned worker)

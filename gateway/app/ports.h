@@ -18,6 +18,9 @@ struct ports {
 int ports_open(struct ports *ports, const struct conf *conf, const struct ports *old,
                unsigned workers, struct conf_faults *faults);
 void ports_close(struct ports *ports); /* closes what no worker got */
+/* Takes away the files of unix addresses that `kept` (NULL: nothing) does not have, before who
+ * accepts on them closes: nobody may connect to a queue that is not looked at. */
+void ports_forget(const struct ports *gone, const struct ports *kept);
 /* The list for one worker, who owns it and its descriptors. NULL: no memory. */
 struct worker_port *ports_for(struct ports *ports, unsigned worker);
 

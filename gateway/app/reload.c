@@ -101,6 +101,8 @@ static void give_up(struct gateway *gw)
     if (gw->next && gw->next_named)
         retire_clusters(gw, gw->next, gw->snapshot);
     gw->next_named = false;
+    if (gw->next && gw->next_admin_fd >= 0)
+        sock_forget(&gw->next->conf->admin);
     if (gw->next_admin_fd >= 0)
         close(gw->next_admin_fd);
     gw->next_admin_fd = -1;
@@ -156,8 +158,10 @@ static void switch_admin(struct gateway *gw, const struct conf *conf)
     bool same = conf->has_admin && gw->has_admin && addr_eq(&conf->admin, &gw->admin_addr);
     if (same)
         return;
-    if (gw->has_admin)
+    if (gw->has_admin) {
+        sock_forget(&gw->admin_addr);
         admin_unlisten(gw->admin);
+    }
     gw->has_admin = conf->has_admin;
     gw->admin_addr = conf->admin;
     int fd = gw->next_admin_fd;
@@ -166,10 +170,12 @@ static void switch_admin(struct gateway *gw, const struct conf *conf)
         log_error("out of memory: the admin listener does not answer");
 }
 
-static void warn_of_what_stays(const struct conf *before, const struct conf *now)
+static void warn_of_what_stays(const struct gateway *gw, const struct conf *before,
+                               const struct conf *now)
 {
-    if (before->workers != now->workers)
-        log_warn("reload: workers = %u takes effect at the next start", now->workers);
+    if (gw->started != now->workers)
+        log_warn("reload: workers = %u takes effect at the next start, until then there %s %u",
+                 now->workers, gw->started == 1 ? "is" : "are", gw->started);
     if (strcmp(before->user ? before->user : "", now->user ? now->user : "") != 0)
         log_warn("reload: a changed user takes effect at the next start");
     if (strcmp(before->pid_file ? before->pid_file : "", now->pid_file ? now->pid_file : "") !=
@@ -399,6 +405,7 @@ void reload_on_switched(struct gateway *gw)
     gw->next_named = false;
     gw->snapshot = gw->next;
     gw->next = NULL;
+    ports_forget(&gw->ports, &gw->next_ports);
     ports_close(&gw->ports);
     gw->ports = gw->next_ports;
     gw->next_ports = (struct ports){0};
@@ -421,7 +428,7 @@ void reload_on_switched(struct gateway *gw)
         return;
     }
     switch_admin(gw, gw->snapshot->conf);
-    warn_of_what_stays(old->conf, gw->snapshot->conf);
+    warn_of_what_stays(gw, old->conf, gw->snapshot->conf);
     snapshot_unref(old);
     malloc_trim(0); /* the old configuration's memory goes back to the system */
     forget_faults(gw);

@@ -48,6 +48,14 @@ fail:;
     return err;
 }
 
+void sock_forget(const struct addr *addr)
+{
+    struct stat st;
+    if (addr->sa.sa_family == AF_UNIX && lstat(addr->un.sun_path, &st) == 0 &&
+        S_ISSOCK(st.st_mode))
+        unlink(addr->un.sun_path);
+}
+
 int sock_accept(int fd, int *ret_fd, struct addr *ret_peer)
 {
     ret_peer->len = sizeof(ret_peer->un);

@@ -8,6 +8,9 @@
  * kernel shares connections out. A unix path is taken over when nobody listens on it.
  * 0 or -errno. */
 int sock_listen(const struct addr *addr, bool reuse_port, int *ret_fd);
+/* Takes the file of a unix address away that nobody of ours listens on any more; nothing for
+ * others, nor where the directory does not let us. */
+void sock_forget(const struct addr *addr);
 /* One connection. 0 or -errno: -EAGAIN none waits, -EMFILE and kin: out of descriptors. */
 int sock_accept(int fd, int *ret_fd, struct addr *ret_peer);
 /* Starts to connect. 0: connected at once; 1: on its way; else -errno. */

@@ -305,3 +305,28 @@ def test_descriptors_are_not_leaked_by_broken_reloads(gateway, upstream):
     for _ in range(20):
         gw.reload(broken, ok=False)
     until(lambda: gw.descriptors() <= before, "as many as before")
+
+
+def test_the_file_of_a_unix_listener_goes_with_it(gateway, tmp_path):
+    path, admin = tmp_path / "more.sock", tmp_path / "admin.sock"
+    gw = gateway(HTTP + say("/a", "one"))
+    more = f'listener "more" {{ listen = {{"unix:{path}"}} }}\n'
+    gw.reload(HTTP + more + say("/a", "two"))
+    gw.reload(HTTP + more + say("/a", "three"))
+    assert path.is_socket()
+    gw.reload(HTTP + say("/a", "four"))
+    assert not path.exists()
+    # nor does a reload that fails leave one behind
+    gw.reload(f'admin {{ listen = "unix:{admin}" }}\n' + HTTP + more + say("/a", "five") +
+              'listener "far" { listen = {"192.0.2.1:80"} }\n', ok=False)
+    assert not path.exists() and not admin.exists()
+    assert gw.get("/a").body == b"four"
+
+
+def test_workers_that_a_reload_cannot_change_are_told_as_long_as_they_differ(gateway):
+    gw = gateway("workers = 2\n" + HTTP + say("/a", "one"))
+    for count, told in ((1, 1), (1, 2), (2, 2)):
+        gw.reload(f"workers = {count}\n" + HTTP + say("/a", str(told)))
+        assert gw.stderr.count("workers = 1 takes effect at the next start, "
+                               "until then there are 2") == told
+    assert "workers = 2 takes effect" not in gw.stderr

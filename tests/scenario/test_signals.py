@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+import plugins
 from conftest import HTTP, ONE
 from gateway import until
 from test_http1 import open_tunnel
@@ -218,5 +219,54 @@ def test_unix_socket_left_behind_is_replaced(gateway, upstream, tmp_path):
     stale.close()
     gw = gateway(app=upstream(), http=f"unix:{path}")
     gw.client()
+    gw.signal(signal.SIGTERM)
+    assert gw.wait_exit() == 0
+
+
+def test_unix_sockets_go_with_the_process(gateway, backend, tmp_path):
+    front, admin = tmp_path / "front.sock", tmp_path / "admin.sock"
+    gw = gateway(app=backend(), http=f"unix:{front}", admin=f"unix:{admin}")
+    assert gw.get("/").status == 200 and admin.is_socket()
+    # as with a port, who may connect is not the file's business: the umask takes nothing away
+    assert front.stat().st_mode & 0o777 == 0o666
+    gw.signal(signal.SIGTERM)
+    assert gw.wait_exit() == 0
+    assert not front.exists() and not admin.exists()
+
+
+def test_a_draining_process_leaves_its_successors_socket_alone(gateway, upstream, tmp_path):
+    front, up = tmp_path / "front.sock", upstream()
+    gw = gateway("drain_timeout = 20s\n" + ONE, app=up, http=f"unix:{front}")
+    client = gw.client()
+    client.send(GET)
+    conn = up.accept()
+    conn.expect()
+    gw.signal(signal.SIGTERM)
+    until(lambda: not front.exists(), "the draining process gives its address up")
+    next_one = gateway(app=up, http=f"unix:{front}")
+    conn.respond()
+    assert client.response().status == 200
+    assert gw.wait_exit() == 0
+    assert front.is_socket()
+    next_one.client()
+
+
+def test_signals_while_it_ends_do_not_spoil_the_exit_status(gateway, upstream):
+    gw = gateway(app=upstream())
+    gw.signal(signal.SIGTERM)
+    while gw.proc.poll() is None:  # to the last moment, when nobody handles them any more
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT):
+            gw.signal(number)
+    assert gw.proc.returncode == 0
+
+
+def test_signals_while_the_start_reads_its_file_wait(gateway, upstream, tmp_path):
+    raised = "#include <signal.h>\n__attribute__((constructor)) static void come(void)\n" \
+        "{ raise(SIGUSR1), raise(SIGUSR2), raise(SIGHUP); }\n"
+    early = plugins.build(tmp_path, "early", raised + plugins.minimal("early"))
+    # even when whoever started it had them blocked
+    gw = gateway(f'plugins {{ load = {{"{early}"}} }}\n' + ONE, app=upstream(),
+                 preexec=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+    until(lambda: gw.config_state()["generation"] == 2, "the reload follows the start")
     gw.signal(signal.SIGTERM)
     assert gw.wait_exit() == 0

@@ -161,6 +161,25 @@ static void another_file_in_its_place_stays(void **state)
     unlink(path);
 }
 
+static void a_socket_file_is_forgotten_and_nothing_else(void **state)
+{
+    (void)state;
+    struct addr addr = addr_of(text), port;
+    int fd;
+    sock_forget(&addr); /* nothing there */
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    sock_forget(&addr);
+    assert_int_equal(access(path, F_OK), 0); /* no socket */
+    unlink(path);
+    assert_int_equal(sock_listen(&addr, false, &fd), 0);
+    assert_int_equal(access(path, F_OK), 0);
+    sock_forget(&addr);
+    assert_int_equal(access(path, F_OK), -1);
+    close(fd);
+    close(listen_any(&port));
+    sock_forget(&port); /* a port has no file */
+}
+
 static void nobody_at_a_unix_path(void **state)
 {
     (void)state;
@@ -220,6 +239,7 @@ int main(void)
         cmocka_unit_test(an_ipv6_port_leaves_ipv4_alone),
         cmocka_unit_test(a_socket_file_is_taken_over_only_from_the_dead),
         cmocka_unit_test(another_file_in_its_place_stays),
+        cmocka_unit_test(a_socket_file_is_forgotten_and_nothing_else),
         cmocka_unit_test(nobody_at_a_unix_path),
         cmocka_unit_test(a_close_with_reset_is_not_an_orderly_end),
     };
