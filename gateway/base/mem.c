@@ -221,7 +221,7 @@ static void *arena_grow(struct arena *arena, size_t n)
     return chunk + 1;
 }
 
-void *arena_alloc(struct arena *arena, size_t n)
+void *arena_alloc_slow(struct arena *arena, size_t n)
 {
     void *p = arena->p;
 
@@ -238,7 +238,10 @@ void *arena_alloc(struct arena *arena, size_t n)
 
 struct str arena_copy(struct arena *arena, struct str s)
 {
-    return arena_join(arena, &s, 1);
+    char *p = arena_alloc(arena, s.n);
+    if (p && s.n)
+        memcpy(p, s.p, s.n);
+    return (struct str){p, p ? s.n : 0};
 }
 
 char *arena_copyz(struct arena *arena, struct str s)

@@ -42,8 +42,33 @@ struct arena {
 /* `slab` must have been made for ARENA_CHUNK bytes and must outlive the arena. */
 void arena_init(struct arena *arena, struct slab *slab);
 void arena_done(struct arena *arena); /* gives all chunks back; the arena may be used anew */
+/* Address sanitizers are told in there what is in use. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MEM_IS_WATCHED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MEM_IS_WATCHED
+#endif
+#endif
+
+void *arena_alloc_slow(struct arena *arena, size_t n); /* arena_alloc's other half */
+
 /* Aligned to 8 bytes, contents undefined. NULL: out of memory. */
-void *arena_alloc(struct arena *arena, size_t n);
+static inline void *arena_alloc(struct arena *arena, size_t n)
+{
+#ifndef MEM_IS_WATCHED
+    size_t size = (n + 7) & ~(size_t)7;
+    char *p = arena->p;
+
+    /* Nothing at all, and what overflows, wraps around to more than there is. */
+    if (__builtin_expect(size - 1 < (size_t)(arena->end - p), 1)) {
+        arena->p = p + size;
+        arena->total += size;
+        return p;
+    }
+#endif
+    return arena_alloc_slow(arena, n);
+}
 /* A copy of `s` (not NUL-terminated); .p is NULL when out of memory. */
 struct str arena_copy(struct arena *arena, struct str s);
 /* A NUL-terminated copy, NULL when out of memory. */
