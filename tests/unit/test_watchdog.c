@@ -24,6 +24,7 @@ static void names_who_takes_long_and_not_too_often(void **state)
 {
     (void)state;
     struct plugin slow = {.def = {.name = "slow"}};
+    struct instance instance = {.plugin = &slow};
     const char *bad = "";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -35,10 +36,10 @@ static void names_who_takes_long_and_not_too_often(void **state)
     watchdog_judge(&slow, "on_request", 1); /* suspicious, but it was not long */
     assert_int_equal(lines(), 0);
     usleep(WATCHDOG_MS * 1000 + 5000);
-    ticks = watchdog_behind(&slow, "on_request", ticks);
+    ticks = watchdog_behind(&instance, "on_request", ticks);
     assert_int_equal(lines(), 1);
     usleep(WATCHDOG_MS * 1000 + 5000);
-    watchdog_behind(&slow, "on_log", ticks); /* it was named just now */
+    watchdog_behind(&instance, "on_log", ticks); /* it was named just now */
     assert_int_equal(lines(), 1);
     watchdog_behind_code((const void *)lines, "timer", ticks); /* no plugin's code */
     assert_int_equal(lines(), 1);
