@@ -16,9 +16,19 @@ enum phase {
     PHASES
 };
 
+/* What a call needs lies side by side: hooks run for every request. */
 struct hook {
-    const struct instance *instance;
+    union {
+        postern_decide *decide;
+        postern_hear *hear;
+        postern_pass *pass;
+    };
+    void *self;
     unsigned at; /* of the instance among all */
+    /* How many hooks of the request phase [0], or of the preflight phase [1], must have been
+     * called before the instance knows of the request; 0: it asks for none. */
+    unsigned need[2];
+    const struct instance *instance;
 };
 
 struct phases {

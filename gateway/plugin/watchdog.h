@@ -38,12 +38,12 @@ void watchdog_judge(const struct plugin *plugin, const char *hook, uint64_t tick
 void watchdog_judge_code(const void *code, const char *what, uint64_t ticks);
 
 /* `began`: the ticks before it. Returns those now, for the next. */
-static inline uint64_t watchdog_behind(const struct plugin *plugin, const char *hook,
+static inline uint64_t watchdog_behind(const struct instance *instance, const char *hook,
                                        uint64_t began)
 {
     uint64_t now = watchdog_ticks();
     if (__builtin_expect(now - began > WATCHDOG_SUSPECT, 0))
-        watchdog_judge(plugin, hook, now - began);
+        watchdog_judge(instance->plugin, hook, now - began);
     return now;
 }
 

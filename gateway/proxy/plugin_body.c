@@ -57,13 +57,10 @@ void plugin_body_fill(struct postern_api *api)
 static bool call(struct postern_request *r, const struct hook *hook, struct postern_str piece,
                  bool last)
 {
-    const struct postern_plugin *def = &hook->instance->plugin->def;
     bool request = r->phase == PHASE_REQUEST_BODY;
-    postern_pass *pass = request ? def->on_request_body : def->on_response_body;
     uint64_t ticks = watchdog_ticks();
-    bool ok = pass(hook->instance->self, r, piece, last);
-    watchdog_behind(hook->instance->plugin, request ? "on_request_body" : "on_response_body",
-                    ticks);
+    bool ok = hook->pass(hook->self, r, piece, last);
+    watchdog_behind(hook->instance, request ? "on_request_body" : "on_response_body", ticks);
     return ok;
 }
 

@@ -100,6 +100,11 @@ static char decoded(struct str s, size_t *at)
     return c;
 }
 
+static bool is_coded(char c)
+{
+    return c == '%' || c == '+';
+}
+
 static bool decodes_to(struct str s, struct str name)
 {
     size_t at = 0, n = 0;
@@ -111,8 +116,29 @@ static bool decodes_to(struct str s, struct str name)
     return n == name.n;
 }
 
-/* The next "name=value" of a query. False: the end. */
-static bool next_pair(struct str *rest, struct str *ret_pair, struct str *ret_name)
+/* Whether a "name=value" has that name, and what stands behind it. */
+static bool is_named(struct str pair, struct str name, struct str *ret_value)
+{
+    size_t n = 0;
+    while (n < pair.n && n < name.n && pair.p[n] == name.p[n] && pair.p[n] != '=' &&
+           !is_coded(pair.p[n]))
+        n++;
+    if (n == pair.n || !is_coded(pair.p[n])) { /* nothing is coded as far as it matters */
+        if (n < name.n || (n < pair.n && pair.p[n] != '='))
+            return false;
+    } else {
+        const char *eq = memchr(pair.p, '=', pair.n);
+        n = eq ? (size_t)(eq - pair.p) : pair.n;
+        if (!decodes_to((struct str){pair.p, n}, name))
+            return false;
+    }
+    n += n < pair.n;
+    *ret_value = (struct str){pair.p + n, pair.n - n};
+    return true;
+}
+
+/* The next pair of a query. False: the end. */
+static bool next_pair(struct str *rest, struct str *ret_pair)
 {
     if (!rest->n)
         return false;
@@ -120,28 +146,48 @@ static bool next_pair(struct str *rest, struct str *ret_pair, struct str *ret_na
     *ret_pair = (struct str){rest->p, end ? (size_t)(end - rest->p) : rest->n};
     rest->p += ret_pair->n + (end != NULL);
     rest->n -= ret_pair->n + (end != NULL);
-    const char *eq = ret_pair->n ? memchr(ret_pair->p, '=', ret_pair->n) : NULL;
-    *ret_name = (struct str){ret_pair->p, eq ? (size_t)(eq - ret_pair->p) : ret_pair->n};
     return true;
+}
+
+/* Decoded; nearly always there is nothing to decode, and the query itself will do. */
+static struct postern_str parameter_value(struct postern_request *r, struct str value)
+{
+    if (!value.n)
+        return (struct postern_str){"", 0};
+    if (!memchr(value.p, '%', value.n) && !memchr(value.p, '+', value.n))
+        return str_to(value);
+    char *out = arena_alloc(&r->ex->arena, value.n);
+    if (!out)
+        return NONE;
+    size_t n = 0;
+    for (size_t at = 0; at < value.n;)
+        out[n++] = decoded(value, &at);
+    return (struct postern_str){out, n};
 }
 
 static struct postern_str parameter(struct postern_request *r, struct str name, size_t i)
 {
-    struct str rest = r->ex->head->query, pair, key;
-    while (next_pair(&rest, &pair, &key)) {
-        if (!decodes_to(key, name) || i-- > 0)
-            continue;
-        size_t skip = key.n < pair.n ? key.n + 1 : key.n;
-        struct str value = {pair.p + skip, pair.n - skip};
-        char *out = arena_alloc(&r->ex->arena, value.n + 1);
-        if (!out)
-            return NONE;
-        size_t n = 0;
-        for (size_t at = 0; at < value.n;)
-            out[n++] = decoded(value, &at);
-        return (struct postern_str){out, n};
-    }
+    struct str rest = r->ex->head->query, pair, value;
+    while (next_pair(&rest, &pair))
+        if (is_named(pair, name, &value) && i-- == 0)
+            return parameter_value(r, value);
     return NONE;
+}
+
+/* All pairs but those of that name, with "&" between them. */
+static size_t other_pairs(struct str query, struct str name, char *out)
+{
+    struct str pair, value;
+    size_t n = 0;
+    while (next_pair(&query, &pair)) {
+        if (is_named(pair, name, &value))
+            continue;
+        if (n)
+            out[n++] = '&';
+        memcpy(out + n, pair.p, pair.n);
+        n += pair.n;
+    }
+    return n;
 }
 
 /* The query without that parameter, in what goes out and in what is written down. */
@@ -149,31 +195,25 @@ static void remove_parameter(struct postern_request *r, struct str name)
 {
     struct exchange *ex = r->ex;
     struct head *head = ex->head;
-    struct str rest = head->query, pair, key;
-    char *out = rest.n ? arena_alloc(&ex->arena, rest.n) : NULL;
-    size_t n = 0;
-    bool found = false;
-    while (next_pair(&rest, &pair, &key)) {
-        if (decodes_to(key, name)) {
-            found = true;
-            continue;
-        }
-        if (!out)
-            continue;
-        if (n)
-            out[n++] = '&';
-        memcpy(out + n, pair.p, pair.n);
-        n += pair.n;
+    struct str rest = head->query, pair, value;
+    do {
+        if (!next_pair(&rest, &pair))
+            return; /* there is no such parameter */
+    } while (!is_named(pair, name, &value));
+    struct str path = head->path, query = {NULL, 0};
+    struct str target = path;
+    bool is_alone = pair.n == head->query.n;
+    char *out = is_alone ? NULL : arena_alloc(&ex->arena, path.n + 1 + head->query.n);
+    /* no memory: all of the query goes, which is more than was asked, never less */
+    size_t n = out ? other_pairs(head->query, name, out + path.n + 1) : 0;
+    if (n) {
+        memcpy(out, path.p, path.n);
+        out[path.n] = '?';
+        target = (struct str){out, path.n + 1 + n};
+        query = (struct str){out + path.n + 1, n};
     }
-    if (!found)
-        return;
-    struct str query = n ? (struct str){out, n} : (struct str){NULL, 0};
-    struct str parts[] = {head->path, STR("?"), query};
-    if (head->target.n && head->target.p[0] == '/') {
-        struct str target = arena_join(&ex->arena, parts, query.p ? 3 : 1);
-        /* no memory: all of the query goes, which is more than was asked, never less */
-        head->target = target.p ? target : head->path;
-    }
+    if (head->target.n && head->target.p[0] == '/')
+        head->target = target;
     head->query = ex->log_query = query;
 }
 
@@ -270,8 +310,10 @@ static struct postern_str api_value(struct postern_request *r, enum postern_part
         return NONE;
     for (uint32_t k = 0; k < head->count; k++) {
         const struct field *field = &head->fields[k];
-        if (field->id == id && (id != F_OTHER || str_eq_nocase(field->name, str_from(name))) &&
-            i-- == 0)
+        if (field->id != id || field->name.n != name.n ||
+            (id == F_OTHER && !str_eq_nocase(field->name, str_from(name))))
+            continue;
+        if (i-- == 0)
             return str_to(field->value);
     }
     return NONE;
@@ -335,10 +377,13 @@ static bool is_twin(struct str a, struct str b)
 static void remove_twins(struct head *head, struct str name)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < head->count; i++)
+    while (kept < head->count && !is_twin(head->fields[kept].name, name))
+        kept++;
+    for (uint32_t i = kept + 1; i < head->count; i++)
         if (!is_twin(head->fields[i].name, name))
             head->fields[kept++] = head->fields[i];
-    head->count = kept;
+    if (kept < head->count)
+        head->count = kept;
 }
 
 static bool keep(struct postern_request *r, struct str name, struct str value, bool set)
@@ -410,12 +455,17 @@ static void api_remove(struct postern_request *r, enum postern_part part,
 
 /* ---- what plugins tell each other ---- */
 
+static bool copy_into(struct arena *arena, struct str *ret, struct str s)
+{
+    struct str copy = arena_copy(arena, s);
+    if (copy.p)
+        *ret = copy;
+    return copy.p != NULL;
+}
+
 static bool api_credential(struct postern_request *r, struct postern_str name)
 {
-    struct str copy = arena_copy(&r->ex->arena, str_from(name));
-    if (copy.p)
-        r->ex->credential = copy;
-    return copy.p != NULL;
+    return copy_into(&r->ex->arena, &r->ex->credential, str_from(name));
 }
 
 static struct fact *find_fact(const struct postern_request *r, struct str name)
@@ -431,18 +481,16 @@ static bool api_fact_set(struct postern_request *r, struct postern_str name,
 {
     struct arena *arena = &r->ex->arena;
     struct fact *fact = find_fact(r, str_from(name));
-    struct str copy = arena_copy(arena, str_from(value));
-    if (!copy.p)
-        return false;
-    if (fact) {
-        fact->value = copy;
-        return true;
-    }
-    struct str key = arena_copy(arena, str_from(name));
-    fact = key.p ? arena_alloc(arena, sizeof(*fact)) : NULL;
+    if (fact)
+        return copy_into(arena, &fact->value, str_from(value));
+    fact = arena_alloc(arena, sizeof(*fact) + name.n + value.n);
     if (!fact)
         return false;
-    *fact = (struct fact){r->facts, key, copy};
+    char *text = (char *)(fact + 1);
+    *fact = (struct fact){r->facts, {text, name.n}, {text + name.n, value.n}};
+    memcpy(text, name.p, name.n);
+    if (value.n)
+        memcpy(text + name.n, value.p, value.n);
     r->facts = fact;
     return true;
 }
@@ -490,7 +538,8 @@ static void api_answer(struct postern_request *r, const struct postern_answer *a
     struct arena *arena = &r->ex->arena;
     if (r->answered || r->ex->state != EX_PLUGINS)
         return;
-    r->answered = true;
+    r->answered = r->eventful = true;
+    r->detail = r->type = r->body = (struct str){NULL, 0};
     r->status = answer->status >= 200 && answer->status <= 599 ? (uint16_t)answer->status : 500;
     r->reason = reason_of(r, answer->reason);
     r->limit = answer->limit;
@@ -515,6 +564,7 @@ static struct postern_token api_wait(struct postern_request *r)
     static const struct postern_token nowhere;
     if (r->phase != PHASE_REQUEST || r->ex->state != EX_PLUGINS)
         return nowhere;
+    r->eventful = true;
     if (!r->waiting)
         r->waiting = station_wait(r->ex->cx->station, r, &r->token);
     return r->waiting ? r->token : nowhere;

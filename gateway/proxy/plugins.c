@@ -22,15 +22,17 @@ static void on_due(struct deadline *deadline);
 
 static struct postern_request *begin(struct exchange *ex, const struct phases *phases)
 {
+    const size_t first = offsetof(struct postern_request, phase);
     struct postern_request *r = arena_alloc(&ex->arena, sizeof(*r));
     if (!r)
         return NULL;
-    memset(r, 0, sizeof(*r));
     r->ex = ex;
     r->phases = phases;
     r->route = ex->match.route;
     r->last_kept = &r->kept;
-    deadline_init(&r->due, on_due);
+    memset((char *)r + first, 0, offsetof(struct postern_request, in) - first);
+    if (phases->of[PHASE_REQUEST_BODY].count + phases->of[PHASE_RESPONSE_BODY].count > 0)
+        r->in = r->out = (struct pieces){0};
     ex->plugged = r;
     return r;
 }
@@ -68,14 +70,19 @@ static bool heed(struct postern_request *r, enum postern_verdict verdict)
 {
     const struct instance *instance = r->phases->instances[r->at];
     if (verdict == POSTERN_WAIT && r->waiting && !r->answered) {
+        if (!r->has_due)
+            deadline_init(&r->due, on_due);
+        r->has_due = true;
         if (!r->timed)
             loop_deadline(r->ex->cx->loop, &r->due, instance->deadline);
         r->timed = true;
         return false;
     }
     leave(r);
-    deadline_off(&r->due);
+    if (r->has_due)
+        deadline_off(&r->due);
     r->timed = false;
+    r->eventful = false;
     if (r->answered) {
         reply(r);
         return false;
@@ -88,16 +95,15 @@ static bool heed(struct postern_request *r, enum postern_verdict verdict)
 
 static void run(struct postern_request *r)
 {
+    const struct hook *hooks = r->phases->of[PHASE_REQUEST].hooks;
+    unsigned count = r->phases->of[PHASE_REQUEST].count;
     uint64_t ticks = watchdog_ticks();
-    for (; r->next < r->phases->of[PHASE_REQUEST].count; r->next++) {
-        const struct hook *hook = &r->phases->of[PHASE_REQUEST].hooks[r->next];
-        const struct plugin *plugin = hook->instance->plugin;
-        r->at = hook->at;
-        r->reached |= 1ull << hook->at;
-        enum postern_verdict verdict = plugin->def.on_request(hook->instance->self, r);
-        ticks = watchdog_behind(plugin, "on_request", ticks);
-        bool plain = verdict == POSTERN_GO_ON && !r->answered && !r->waiting && !r->timed;
-        if (!plain && !heed(r, verdict))
+    for (unsigned i = r->begun; i < count; i++) {
+        r->at = hooks[i].at;
+        r->begun = i + 1;
+        enum postern_verdict verdict = hooks[i].decide(hooks[i].self, r);
+        ticks = watchdog_behind(hooks[i].instance, "on_request", ticks);
+        if ((verdict != POSTERN_GO_ON || r->eventful) && !heed(r, verdict))
             return;
     }
     exchange_go(r->ex);
@@ -112,11 +118,9 @@ void plugins_resume(void *waiter, void *result)
     uint64_t ticks = watchdog_ticks();
     r->waiting = false;
     enum postern_verdict verdict = hook ? hook(instance->self, r, result) : POSTERN_GO_ON;
-    watchdog_behind(instance->plugin, "on_resume", ticks);
-    if (!heed(r, verdict))
-        return;
-    r->next++;
-    run(r);
+    watchdog_behind(instance, "on_resume", ticks);
+    if (heed(r, verdict))
+        run(r);
 }
 
 /* Who is waited for hears once that nobody waits any more. */
@@ -132,25 +136,28 @@ static void on_due(struct deadline *deadline)
 {
     struct postern_request *r =
         (struct postern_request *)((char *)deadline - offsetof(struct postern_request, due));
-    r->timed = false;
+    r->timed = r->eventful = false;
     cancel(r);
     if (!r->phases->instances[r->at]->fail_open) {
         refuse(r, R_PLUGIN_TIMEOUT);
         return;
     }
-    r->next++;
     run(r);
+}
+
+__attribute__((noinline, cold)) static void fail_memory(struct exchange *ex)
+{
+    exchange_fail(ex, &(struct leg_fault){.reason = R_NO_MEMORY});
 }
 
 void plugins_request(struct exchange *ex, const struct phases *phases)
 {
     struct postern_request *r = begin(ex, phases);
     if (!r) {
-        exchange_fail(ex, &(struct leg_fault){.reason = R_NO_MEMORY});
+        fail_memory(ex);
         return;
     }
     exchange_to(ex, EX_PLUGINS);
-    r->phase = PHASE_REQUEST;
     run(r);
 }
 
@@ -180,11 +187,12 @@ bool plugins_preflight(struct exchange *ex)
     exchange_to(ex, EX_PLUGINS);
     r->route = match.route;
     r->phase = PHASE_PREFLIGHT;
+    r->is_preflight = true;
     for (unsigned i = 0; i < phases->of[PHASE_PREFLIGHT].count && !r->answered; i++) {
         const struct hook *hook = &phases->of[PHASE_PREFLIGHT].hooks[i];
         r->at = hook->at;
-        r->reached |= 1ull << hook->at;
-        hook->instance->plugin->def.on_preflight(hook->instance->self, r);
+        r->begun = i + 1;
+        hook->decide(hook->self, r);
     }
     if (r->answered) {
         ex->match = match; /* what the log and the metrics say */
@@ -200,15 +208,29 @@ void plugins_cancel(struct exchange *ex)
     struct postern_request *r = ex->plugged;
     if (r->waiting)
         cancel(r);
-    deadline_end(&ex->cx->loop->wheel, &r->due);
+    if (r->has_due)
+        deadline_end(&ex->cx->loop->wheel, &r->due);
 }
 
 /* ---- the answer ---- */
 
-/* Whether the instance knows of this request: its request hook was called, or it has none. */
-static bool knows(const struct postern_request *r, const struct hook *hook)
+/* Tells those instances that know of this request: their request hook was called, or they have
+ * none. */
+static void tell(struct postern_request *r, enum phase phase, const char *name)
 {
-    return r->reached >> hook->at & 1 || !hook->instance->plugin->def.on_request;
+    const struct hook *hook = r->phases->of[phase].hooks;
+    const struct hook *end = hook + r->phases->of[phase].count;
+    bool is_preflight = r->is_preflight;
+    unsigned begun = r->begun;
+    r->phase = phase;
+    uint64_t ticks = watchdog_ticks();
+    for (; hook < end; hook++) {
+        if (hook->need[is_preflight] > begun)
+            continue;
+        r->at = hook->at;
+        hook->hear(hook->self, r);
+        ticks = watchdog_behind(hook->instance, name, ticks);
+    }
 }
 
 bool plugins_response(struct exchange *ex, struct head *head)
@@ -223,17 +245,10 @@ bool plugins_response(struct exchange *ex, struct head *head)
         if (rc < 0)
             return false;
     }
+    if (!r->phases->of[PHASE_RESPONSE].count)
+        return true;
     r->head = head;
-    r->phase = PHASE_RESPONSE;
-    uint64_t ticks = watchdog_ticks();
-    for (unsigned i = 0; i < r->phases->of[PHASE_RESPONSE].count; i++) {
-        const struct hook *hook = &r->phases->of[PHASE_RESPONSE].hooks[i];
-        if (!knows(r, hook))
-            continue;
-        r->at = hook->at;
-        hook->instance->plugin->def.on_response(hook->instance->self, r);
-        ticks = watchdog_behind(hook->instance->plugin, "on_response", ticks);
-    }
+    tell(r, PHASE_RESPONSE, "on_response");
     r->head = NULL;
     return true;
 }
@@ -241,16 +256,8 @@ bool plugins_response(struct exchange *ex, struct head *head)
 void plugins_log(struct exchange *ex)
 {
     struct postern_request *r = ex->plugged;
-    r->phase = PHASE_LOG;
-    uint64_t ticks = watchdog_ticks();
-    for (unsigned i = 0; i < r->phases->of[PHASE_LOG].count; i++) {
-        const struct hook *hook = &r->phases->of[PHASE_LOG].hooks[i];
-        if (!knows(r, hook))
-            continue;
-        r->at = hook->at;
-        hook->instance->plugin->def.on_log(hook->instance->self, r);
-        ticks = watchdog_behind(hook->instance->plugin, "on_log", ticks);
-    }
+    if (r->phases->of[PHASE_LOG].count)
+        tell(r, PHASE_LOG, "on_log");
 }
 
 /* ---- configurations ---- */

@@ -31,24 +31,30 @@ struct postern_request {
     struct exchange *ex;
     const struct phases *phases;
     const struct conf_route *route; /* that of a preflight is not the exchange's */
+    struct kept_header **last_kept;
+
+    /* Zero at first. */
     enum phase phase;
     unsigned at;       /* of the instance whose hook runs or is waited for */
-    unsigned next;     /* hook of the request phase */
-    uint64_t reached;  /* a bit for each instance whose request hook was called */
+    unsigned begun;    /* hooks of the request phase (or preflight phase) that were called */
+    bool is_preflight; /* it was the latter */
+    bool responded;    /* the response hooks have run */
+    bool filters_request, filters_response; /* bodies pass through hooks */
+    bool eventful; /* the hook did more than go on: it waits, waited, or has answered */
+    bool waiting;  /* within the request phase */
+    bool timed;    /* `due` is set for the instance at `at` */
+    bool has_due;
+    bool answered;
     struct head *head; /* the answer's, within response hooks; NULL otherwise */
     void **slots;
-    struct kept_header *kept, **last_kept;
+    struct kept_header *kept;
     struct fact *facts;
-    bool responded;                         /* the response hooks have run */
-    bool filters_request, filters_response; /* bodies pass through hooks */
-    struct pieces in, out;
-    /* Waiting, within the request phase. */
-    bool waiting;
-    bool timed; /* `due` is set for the instance at `at` */
-    struct postern_token token;
-    struct deadline due;
-    /* The answer of a plugin. */
-    bool answered;
+
+    /* From here on nothing is set before it is used. */
+    struct pieces in, out;      /* there are hooks for bodies */
+    struct postern_token token; /* waiting */
+    struct deadline due;        /* has_due */
+    /* The answer of a plugin: answered. */
     uint16_t status;
     enum reason reason; /* R_NONE: no refusal */
     uint64_t limit, actual;

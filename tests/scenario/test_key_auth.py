@@ -123,6 +123,11 @@ def test_a_key_in_the_query_is_seen_by_nobody_else(gateway, echo, keys):
     assert saw(gw.get("/x?a=1&k=secret&b=%20"))[0] == "/x?a=1&b=%20"
     assert saw(gw.get("/y?k=%73ecret"))[0] == "/y"
     assert saw(gw.get("/z?api%20key=secret&c"))[0] == "/z?c"
+    assert saw(gw.get("/z?api+key=secret&kk=1"))[0] == "/z?kk=1"
+    assert saw(gw.get("/z?%6b=secret&K=1&=k&k%3d"))[0] == "/z?K=1&=k&k%3d"
+    assert saw(gw.get("/z?&&k=s%65cret&"))[0] == "/z"
+    assert gw.get("/z?k%3dx=y&k").status == 401 # an empty one, and another name
+    assert gw.get("/z?k=secret&%6B=secret").status == 401
     assert_refused(gw.get("/x?k=topsecret&a=2"), "auth.unknown")
     assert_refused(gw.get("/x?k=secret&k=topsecret"), "auth.multiple")
     assert_refused(gw.get("/x", fields=[("X-Api-Key", "secret")]), "auth.missing")

@@ -1,5 +1,7 @@
 #include "plugin_test.h"
 
+#include <limits.h>
+
 #include "plugin/phases.h"
 
 static enum postern_verdict decide(void *instance, postern_request *r)
@@ -48,6 +50,34 @@ static void hooks_are_sorted_and_those_that_are_not_there_cost_nothing(void **st
     phases_free(phases);
 }
 
+/* Who has a request hook hears only of requests that it was asked about. */
+static void instances_hear_of_requests_that_they_know(void **state)
+{
+    static const struct plugin both = {.def = {.name = "both",
+                                               .order = 300,
+                                               .on_request = decide,
+                                               .on_preflight = decide,
+                                               .on_response = hear}};
+    int self = 0;
+    (void)state;
+    struct instance i[] = {
+        {.plugin = &edge}, {.plugin = &b}, {.plugin = &both, .self = &self}, {.plugin = &last}};
+    const struct instance *list[] = {&i[0], &i[1], &i[2], &i[3]};
+    struct phases *phases = phases_new(list, 4);
+    assert_non_null(phases);
+    const struct hook *hooks = phases->of[PHASE_RESPONSE].hooks;
+    assert_string_equal(names(phases, PHASE_RESPONSE), "last both b edge");
+    const unsigned needs[4][2] = {{0, 0}, {2, 2}, {1, UINT_MAX}, {0, 0}};
+    for (unsigned k = 0; k < 4; k++) {
+        assert_int_equal(hooks[k].need[0], needs[k][0]);
+        assert_int_equal(hooks[k].need[1], needs[k][1]);
+    }
+    assert_ptr_equal(hooks[1].self, &self);
+    assert_ptr_equal(hooks[1].hear, hear);
+    assert_ptr_equal(phases->of[PHASE_PREFLIGHT].hooks[1].decide, decide);
+    phases_free(phases);
+}
+
 static void none_and_no_memory(void **state)
 {
     (void)state;
@@ -64,6 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hooks_are_sorted_and_those_that_are_not_there_cost_nothing),
+        cmocka_unit_test(instances_hear_of_requests_that_they_know),
         cmocka_unit_test(none_and_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
