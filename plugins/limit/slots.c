@@ -245,11 +245,23 @@ enum slots_result slots_take(struct slots *t, uint64_t hash, uint64_t now,
                              const struct slots_rule *rule, struct slots_place *ret_place)
 {
     uint64_t number = (uint64_t)((unsigned __int128)hash * t->count >> 64);
+    struct set *set = &t->sets[number];
+    _Atomic uint64_t *values = t->values + number * SLOTS_WAYS * t->words;
+    uint64_t tag = hash << 16;
+    /* Nearly always it is there, and nobody is at it. */
+    for (unsigned way = 0; way < SLOTS_WAYS; way++) {
+        uint64_t word = atomic_load(&set->names[way]);
+        if ((word & (TAG | STATE)) == (tag | LIVE)) {
+            *ret_place =
+                (struct slots_place){values + (size_t)way * t->words, &set->names[way], word};
+            return SLOTS_FOUND;
+        }
+    }
     struct search s = {
         .t = t,
-        .set = &t->sets[number],
-        .values = t->values + number * SLOTS_WAYS * t->words,
-        .tag = hash << 16,
+        .set = set,
+        .values = values,
+        .tag = tag,
         .now = now,
         .rule = rule,
         .place = ret_place,
