@@ -3,7 +3,7 @@
  *
  *     backend PORT                     (on 127.0.0.1)
  *     GET  /small /64k /1m             150 bytes, 64 KiB, 1 MiB of JSON
- *     GET  /limited /keyed             as /small, for gateways that do more about them
+ *     GET  /limited /keyed /token      as /small, for gateways that do more about them
  *     POST /echo                       the body comes back; it needs a Content-Length
  *     GET  /wait                       as /small, 10 ms later: so many a second for a
  * connection GET  /tunnel + Upgrade           101, then every byte comes back GET  /__conns
@@ -159,7 +159,7 @@ static int get(struct conn *c, const char *head)
         return say_counters(c);
     requests++;
     if (!strncmp(target, "/small ", 7) || !strncmp(target, "/limited ", 9) ||
-        !strncmp(target, "/keyed", 6))
+        !strncmp(target, "/keyed", 6) || !strncmp(target, "/token ", 7))
         return say(c, small.bytes, small.len);
     if (!strncmp(target, "/wait ", 6)) {
         c->due = now_ms() + WAIT_MS;

@@ -2,10 +2,13 @@
 connections kept open (at most KEEP unused for each server), X-Forwarded-For added, bodies
 passed on as they come.
 
-With `limits` there are two more paths: /limited counts each request by the client's address, and
-/keyed?key=KEY finds out who asks and counts by that; limits are so high that nothing meets them."""
+With `limits` there are three more paths: /limited counts each request by the client's address,
+/keyed?key=KEY finds out who asks and counts by that, and /token lets through who brings TOKEN; limits
+are so high that nothing meets them. nginx has no tokens."""
+import base64
 import getpass
 import grp
+import hmac
 import http.client
 import json
 import os
@@ -19,6 +22,22 @@ NAMES = ["postern", "nginx", "haproxy", "relay"]
 KEY = "0123456789abcdef0123456789abcdef"
 LIMITED, KEYED = "/limited", f"/keyed?key={KEY}"
 RATE = 1000000 # requests a second
+
+
+def sign(secret, **claims):
+    """A JSON Web Token, HS256."""
+    def text(part):
+        return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+    parts = (json.dumps(part, separators=(",", ":")).encode()
+             for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    start = ".".join(map(text, parts))
+    return f"{start}.{text(hmac.digest(secret.encode(), start.encode(), 'sha256'))}"
+
+
+TOKEN = "/token"
+TOKEN_SECRET = KEY + KEY
+TOKEN_HEADER = "Authorization: Bearer " + sign(TOKEN_SECRET, sub="alice", iss="perf", aud="small",
+                                               exp=4102444800, iat=1700000000, scope="read write")
 
 
 def certificate(folder):
@@ -41,7 +60,8 @@ class Gateway:
     tls_port = None    # none: it has no TLS
     start_seconds = 10
     speaks_tls = True
-    limits = False     # it has /limited and /keyed
+    limits = False     # it has /limited, /keyed and /token
+    has_tokens = True  # /token is more there than another path
 
     def __init__(self, rig, backends):
         self.rig, self.backends = rig, backends
@@ -96,6 +116,7 @@ class Relay(Gateway):
 
 class Nginx(Gateway):
     name = program = "nginx"
+    has_tokens = False
 
     def version(self):
         return first_line("nginx", "-v")
@@ -167,6 +188,8 @@ class Haproxy(Gateway):
             limits = f"""
   acl limited path /limited
   acl keyed path /keyed
+  acl token path /token
+  http-request deny deny_status 401 if token !{{ http_auth_bearer,jwt_verify("HS256","{TOKEN_SECRET}") -m int 1 }}
   http-request deny deny_status 401 if keyed !{{ url_param(key) -m str {KEY} }}
   http-request track-sc0 src table addresses if limited
   http-request track-sc0 url_param(key) table consumers if keyed
@@ -235,6 +258,8 @@ route "all" {{ path = "/{{rest...}}" upstream = app }}
     def limit_config(self):
         """`headers = none`, for the others tell clients nothing either"""
         self.write("keys.json", json.dumps({"keys": [{"key": KEY, "consumer": "alice"}]}))
+        self.write("secret", TOKEN_SECRET)
+        os.chmod(f"{self.dir}/secret", 0o600)
         return f"""
 route "limited" {{
   path = "/limited" upstream = app
@@ -244,6 +269,10 @@ route "keyed" {{
   path = "/keyed" upstream = app
   key_auth {{ file = "keys.json" query = {{key}} consumer_header = off }}
   rate_limit {{ rate = "{RATE}/s" by = credential headers = none }}
+}}
+route "token" {{
+  path = "/token" upstream = app
+  jwt {{ secret_file = "secret" algorithms = {{HS256}} issuer = {{perf}} audience = {{small}} }}
 }}
 """
 

@@ -1,13 +1,14 @@
 /* A single-threaded HTTP/1.1 load generator that counts every request which did not end in a
  * complete 200.
  *
- *     load [-k N] [-p BYTES] rate  PORT PATH CONNS RATE SECS
- *     load [-k N] [-p BYTES] count PORT PATH CONNS TOTAL
+ *     load [-k N] [-p BYTES] [-H HEADER] rate  PORT PATH CONNS RATE SECS
+ *     load [-k N] [-p BYTES] [-H HEADER] count PORT PATH CONNS TOTAL
  *
  * `rate` is an open loop: requests are due at even intervals whatever the answers do, and
  * latency counts from the moment a request was due, so a stall is seen in full. `count` is a
  * closed loop: each connection sends its next request when the last one is answered. -k
- * closes a connection after N answers and opens another; -p sends a POST with a JSON body.
+ * closes a connection after N answers and opens another; -p sends a POST with a JSON body; -H
+ * is one header more, "Name: value".
  * SIGINT and SIGTERM end the run early. One JSON line on standard output; the first failures,
  * one line each, on standard error. Answers need a Content-Length. */
 #include <arpa/inet.h>
@@ -289,13 +290,15 @@ static void report(double secs)
            percentile(.999), percentile(1), late, opened, idle_closed);
 }
 
-static void request_make(const char *path, int port, size_t body)
+static void request_make(const char *path, int port, const char *header, size_t body)
 {
-    request = malloc(1024 + strlen(path) + body);
+    request = malloc(1024 + strlen(path) + strlen(header) + body);
     if (!request)
         exit(1);
     int n = sprintf(request, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: load\r\n",
                     body ? "POST" : "GET", path, port);
+    if (*header)
+        n += sprintf(request + n, "%s\r\n", header);
     if (body)
         n += sprintf(request + n,
                      "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body);
@@ -307,8 +310,9 @@ static void request_make(const char *path, int port, size_t body)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: load [-k N] [-p BYTES] rate  PORT PATH CONNS RATE SECS\n"
-                    "       load [-k N] [-p BYTES] count PORT PATH CONNS TOTAL\n");
+    fprintf(stderr,
+            "usage: load [-k N] [-p BYTES] [-H HEADER] rate  PORT PATH CONNS RATE SECS\n"
+            "       load [-k N] [-p BYTES] [-H HEADER] count PORT PATH CONNS TOTAL\n");
     return 2;
 }
 
@@ -330,14 +334,17 @@ static int conns_open(size_t count)
 
 int main(int argc, char **argv)
 {
+    const char *header = "";
     size_t body = 0;
     int opt;
 
-    while ((opt = getopt(argc, argv, "+k:p:")) != -1) {
+    while ((opt = getopt(argc, argv, "+k:p:H:")) != -1) {
         if (opt == 'k')
             keep = (unsigned)strtoul(optarg, NULL, 10);
         else if (opt == 'p')
             body = strtoul(optarg, NULL, 10);
+        else if (opt == 'H')
+            header = optarg;
         else
             return usage();
     }
@@ -361,7 +368,7 @@ int main(int argc, char **argv)
     target.sin_family = AF_INET;
     target.sin_port = htons((uint16_t)atoi(argv[1]));
     target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    request_make(argv[2], atoi(argv[1]), body);
+    request_make(argv[2], atoi(argv[1]), header, body);
     latency = malloc(total * sizeof(*latency));
     if (!latency || conns_open((size_t)atoi(argv[3])) < 0) {
         perror("load: connect");
