@@ -61,6 +61,35 @@ static void check_address(struct load *load, int line, const char *text)
                    text);
 }
 
+/* The same address, however it is spelled ("[::1]:80" and "[0:0::1]:80"), or name and port. */
+static bool is_same_server(const char *a, const char *b)
+{
+    struct addr one, other;
+    struct str host, other_host;
+    uint16_t port, other_port;
+    if (addr_parse(str_of(a), &one) == 0)
+        return addr_parse(str_of(b), &other) == 0 && addr_eq(&one, &other);
+    if (addr_split_name(str_of(a), &host, &port) == 0)
+        return addr_split_name(str_of(b), &other_host, &other_port) == 0 &&
+               port == other_port && str_eq_nocase(host, other_host);
+    return str_eq_nocase(str_of(a), str_of(b));
+}
+
+static void check_twice(struct load *load, int line, const struct conf_upstream *upstream,
+                        const struct conf_server *server)
+{
+    for (const struct conf_server *other = upstream->servers; other < server; other++) {
+        if (!other->text || !is_same_server(other->text, server->text))
+            continue;
+        bool same = strcmp(other->text, server->text) == 0;
+        load_fault(load, line,
+                   "server \"%s\" stands twice in upstream \"%s\", first%s%s%s at %s:%d",
+                   server->text, upstream->name, same ? "" : " as \"", same ? "" : other->text,
+                   same ? "" : "\"", other->where.file, other->where.line);
+        return;
+    }
+}
+
 static void server_compile(struct load *load, cfg_t *sec, const struct conf_upstream *upstream,
                            struct conf_server *ret)
 {
@@ -73,13 +102,7 @@ static void server_compile(struct load *load, cfg_t *sec, const struct conf_upst
     check_address(load, line, ret->text);
     ret->host = host_of(load, ret->text);
     service_compile(load, sec, ret);
-    for (const struct conf_server *other = upstream->servers; other < ret; other++)
-        if (other->text && strcmp(other->text, ret->text) == 0) {
-            load_fault(load, line,
-                       "server \"%s\" stands twice in upstream \"%s\", first at %s:%d",
-                       ret->text, upstream->name, other->where.file, other->where.line);
-            break;
-        }
+    check_twice(load, line, upstream, ret);
     value_number(load, sec, "weight", 1, 1000, &ret->weight);
     value_bool(load, sec, "backup", &ret->backup);
 }

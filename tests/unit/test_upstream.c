@@ -216,6 +216,14 @@ static void checks_times_limits_and_servers(void **state)
         {"server \"http://b:1\" {}", "server \"http://b:1\" is no address"},
         {"server \"\" {}", "server \"\" is no address"},
         {"server \"a:1\" {}", "server \"a:1\" stands twice in upstream \"u\", first at t:1"},
+        {"server \"A:1\" {}",
+         "server \"A:1\" stands twice in upstream \"u\", first as \"a:1\" at t:1"},
+        {"server \"[::1]:80\" {} server \"[0:0::1]:80\" {}",
+         "server \"[0:0::1]:80\" stands twice in upstream \"u\", first as \"[::1]:80\" at t:2"},
+        {"server \"_a._tcp.b.test\" {} server \"_A._TCP.b.test\" {}",
+         "server \"_A._TCP.b.test\" stands twice in upstream \"u\", first as "
+         "\"_a._tcp.b.test\" at t:2"},
+        {"server \"a:2\" {} server \"b:1\" {}", NULL},
     };
     CHECK_OPTIONS(
         "listener \"l\" { listen = \"127.0.0.1:1\" } upstream \"u\" { server \"a:1\" {}", "}",
