@@ -196,6 +196,8 @@ void plugins_settings(struct load *load, const char *text, size_t place);
 /* A name that is no option: whether it is a plugin's, whose section is one from here on.
  * Reports a plugin that cannot be used; then *ret_bad is true. */
 bool plugins_find(struct load *load, struct conf_where where, struct str name, bool *ret_bad);
+/* Where a plugin of that name was looked for, "": no plugin can have it. */
+void plugins_sought(const struct load *load, struct str name, char ret_path[PATH_MAX]);
 const char *plugins_nearest(struct load *load, const char *name, char room[64]);
 /* The sections of plugins in `sec`. */
 void plugins_compile(struct load *load, cfg_t *sec, struct conf_plugins *ret);

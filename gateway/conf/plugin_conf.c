@@ -99,6 +99,11 @@ bool plugins_find(struct load *load, struct conf_where where, struct str name, b
     return false;
 }
 
+void plugins_sought(const struct load *load, struct str name, char ret_path[PATH_MAX])
+{
+    host_search(load->conf->plugin_directory, name, ret_path);
+}
+
 struct search {
     const char *name;
     char *room;

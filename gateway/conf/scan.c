@@ -235,6 +235,26 @@ static void syntax_fault(struct scan *scan, const char *expected, const char *of
 
 /* Statements */
 
+static bool is_section(struct scan *scan, const struct token *name)
+{
+    const struct token *next = lex_peek(scan->lexer);
+    return !name->quote && next->kind == TOKEN_MARK && next->mark == '{';
+}
+
+/* Not an option, but what could be the section of a plugin: where that was looked for. */
+static void unknown_section(struct scan *scan, const struct token *name)
+{
+    char shown[LEX_SHOW], path[PATH_MAX];
+    plugins_sought(scan->load, name->raw, path);
+    const char *file = strrchr(path, '/');
+    if (file)
+        fault_at(scan, name->line, "unknown option %s in %s, and there is no plugin %s in %.*s",
+                 lex_show(name, shown), scan->frame->name, file + 1, (int)(file - path), path);
+    else
+        fault_at(scan, name->line, "unknown option %s in %s", lex_show(name, shown),
+                 scan->frame->name);
+}
+
 static void unknown_option(struct scan *scan, const struct token *name)
 {
     char text[64], shown[LEX_SHOW], room[64];
@@ -248,9 +268,13 @@ static void unknown_option(struct scan *scan, const struct token *name)
     const char *nearest = value_nearest(text, names, n);
     if (!nearest && grammar_takes_plugins(scan->load, scan->frame->options))
         nearest = plugins_nearest(scan->load, text, room);
-    fault_at(scan, name->line, "unknown option %s in %s%s%s%s", lex_show(name, shown),
-             scan->frame->name, nearest ? ", did you mean \"" : "", nearest ? nearest : "",
-             nearest ? "\"?" : "");
+    if (!nearest && is_section(scan, name) &&
+        grammar_takes_plugins(scan->load, scan->frame->options))
+        unknown_section(scan, name);
+    else
+        fault_at(scan, name->line, "unknown option %s in %s%s%s%s", lex_show(name, shown),
+                 scan->frame->name, nearest ? ", did you mean \"" : "", nearest ? nearest : "",
+                 nearest ? "\"?" : "");
     skip_statement(scan);
 }
 
@@ -430,9 +454,7 @@ static cfg_opt_t *find_option(const struct scan *scan, const struct token *name)
 /* Whether a section begins that a plugin answers for. */
 static bool is_plugin(struct scan *scan, const struct token *name, bool *ret_bad)
 {
-    const struct token *next = lex_peek(scan->lexer);
-    return !name->quote && next->kind == TOKEN_MARK && next->mark == '{' &&
-           grammar_takes_plugins(scan->load, scan->frame->options) &&
+    return is_section(scan, name) && grammar_takes_plugins(scan->load, scan->frame->options) &&
            plugins_find(scan->load, (struct conf_where){scan->lexer->file, name->line},
                         name->raw, ret_bad);
 }

@@ -286,6 +286,7 @@ static const char *directory_of(const char *directory, char room[PATH_MAX])
 bool host_search(const char *directory, struct str name, char ret_path[PATH_MAX])
 {
     char room[PATH_MAX], text[NAME_LEN + 1];
+    ret_path[0] = '\0';
     if (name.n == 0 || name.n > NAME_LEN)
         return false;
     memcpy(text, name.p, name.n);

@@ -34,7 +34,7 @@ const struct plugin *host_load(const char *path, char err[HOST_ERROR]);
 /* The plugin that was loaded from that path, or NULL. Any thread: a list only grows. */
 const struct plugin *host_loaded(const char *path);
 /* Where NAME.so would be: in `directory` (NULL: of the environment, else beside the program,
- * else where plugins are installed). False: there is none. */
+ * else where plugins are installed); "": no plugin can have that name. False: there is none. */
 bool host_search(const char *directory, struct str name, char ret_path[PATH_MAX]);
 /* Calls each(arg, name) for the plugins that host_search would find. */
 void host_each(const char *directory, void (*each)(void *arg, const char *name), void *arg);

@@ -494,8 +494,8 @@ def test_a_hook_that_blocks_is_named(gateway, tmp_path):
 # faults of a configuration
 
 
-def fault(tmp_path, section, env=None):
-    status, said = check(tmp_path, 'listener "l" { listen = "127.0.0.1:1" }\nroute "r" {\n'
+def fault(tmp_path, section, env=None, before=""):
+    status, said = check(tmp_path, before + 'listener "l" { listen = "127.0.0.1:1" }\nroute "r" {\n'
                          f'respond {{ status = 200 }}\n{section}\n}}\n', env=env)
     assert status == 1
     return said.replace("postern: checked.conf has faults\n", "")
@@ -562,6 +562,19 @@ def test_the_dump_loads_again_and_masks_secrets(tmp_path):
     assert dumped.count("upstream ") == 0
     again = check(tmp_path, dumped, "-T")
     assert again == (0, dumped)
+
+
+@pytest.mark.parametrize("section, said", [
+    ("nobody { x = 1 }", '"nobody" in route, and there is no plugin nobody.so in @'),
+    ("nobody = 1", '"nobody" in route'),
+    ("Nobody { }", '"Nobody" in route'), # no plugin can have that name
+    ("limits { x { } }", '"limits" in route, and there is no plugin limits.so in @'),
+    (f"{'n' * 49} {{ }}", f'"{"n" * 40}..." in route'),
+])
+def test_a_plugin_that_is_not_there_is_a_fault_with_its_folder(tmp_path, section, said):
+    said = f"checked.conf:4: unknown option {said.replace('@', '/away')}\n"
+    assert fault(tmp_path, section, env={"POSTERN_PLUGINS": "/away"}) == said
+    assert fault(tmp_path, section, before='plugins { directory = "/away" } ') == said
 
 
 # faults of an object

@@ -32,9 +32,11 @@ static void finds_files_by_name(void **state)
     assert_true(host_search(folder, STR("mine"), path));
     assert_non_null(strstr(path, "/mine.so"));
     assert_false(host_search(folder, STR("other"), path));
+    assert_string_equal(strrchr(path, '/'), "/other.so"); /* where it would be */
     assert_false(host_search(folder, STR("Other"), path));
     assert_false(host_search(folder, STR("../mine"), path));
     assert_false(host_search(folder, STR(""), path));
+    assert_string_equal(path, "");
     assert_false(
         host_search(folder, STR("a_name_that_is_longer_than_any_plugin_may_have_one"), path));
     assert_int_equal(setenv("POSTERN_PLUGINS", folder, 1), 0);

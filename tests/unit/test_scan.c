@@ -3,6 +3,7 @@
 static void an_unknown_option_hides_no_other_fault(void **state)
 {
     (void)state;
+    setenv("POSTERN_PLUGINS", "/nowhere", 1);
     expect_faults(
         "wrokers = 2\n"
         "listener \"l\" { listen = \"127.0.0.1:1\" quic = true\n"
@@ -17,12 +18,14 @@ static void an_unknown_option_hides_no_other_fault(void **state)
         "t:3: unknown option \"gophers\" in limits\n"
         "t:3: unknown option \"plain\" in listener\n"
         "t:3: limits.headers is 0, expected 1 to 1000\n"
-        "t:4: unknown option \"cipher_box\" in listener\n"
+        "t:4: unknown option \"cipher_box\" in listener, and there is no plugin cipher_box.so "
+        "in /nowhere\n"
         "t:5: plugins.load: cannot load /x.so: cannot open shared object file: No such file "
         "or directory\n"
         "t:6: unknown option \"quux\" in the top level\n"
         "t:7: unknown option \"quux\" in the top level\n"
         "t:8: drain_timeout is 25h, expected a time (250ms, 5s, 2m) from 0s to 24h\n");
+    unsetenv("POSTERN_PLUGINS");
 }
 
 static void what_is_not_there_yet_is_unknown(void **state)
