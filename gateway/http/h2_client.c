@@ -159,6 +159,9 @@ static void on_settings(struct h2_trunk *trunk)
                                                        NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
     trunk->max_lanes = max < LANES_MAX ? max : LANES_MAX;
     trunk->trunks->said = trunk->max_lanes;
+    for (struct h2_lane *lane = trunk->lanes; lane && !trunk->settled; lane = lane->next)
+        h2_lane_settled(lane);
+    trunk->settled = true;
     struct h2_lane *next;
     for (struct h2_lane *lane = trunk->lanes; lane && trunk->lane_count > trunk->max_lanes;
          lane = next) {
@@ -302,7 +305,8 @@ static void on_flush(struct task *task)
     struct h2_lane *next;
     for (struct h2_lane *lane = trunk->lanes; lane && trunk->has_room; lane = next) {
         next = lane->next;
-        if (lane->id && lane->client.leg.events && lane->queued < LEG_LOW)
+        bool lives = lane->id || lane->client.state == CLIENT_TUNNEL;
+        if (lives && lane->client.leg.events && lane->queued < LEG_LOW)
             lane->client.leg.events->on_room(&lane->client.leg);
     }
     trunk->has_room = false;

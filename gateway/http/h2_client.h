@@ -37,12 +37,17 @@ struct h2_lane {
     bool has_body;                /* of the request: what is queued goes out */
     bool deferred;                /* nghttp2 waits for more in the queue */
     bool paused;
+    bool in_ended; /* of a tunnel: the server sends no more */
+    enum h2_lane_tunnel { LANE_PLAIN, LANE_ASKS, LANE_TUNNEL } tunnel;
+    enum reason doom;        /* it fails later in the turn, for that; R_NONE: it does not */
+    const struct head *held; /* asks for a tunnel before the server said whether it takes any */
+    struct str key;          /* of the websocket that was asked for */
     struct seg *first, **last; /* what is to be sent */
     size_t queued;
     const struct head *trailers; /* the exchange's */
     uint32_t unconsumed;
     uint64_t heard;    /* of the trunk's bytes, when the server last said something here */
-    struct task ready; /* its trunk stood when it came */
+    struct task later; /* its trunk stood when it came, or it is doomed */
 };
 
 /* As h1_client_open, of the lane's client. `spread`: of a trunk that is opened for it. */

@@ -14,6 +14,7 @@ struct h2_trunk {
     nghttp2_session *session;
     enum h2_trunk_state state;
     bool leaving;  /* no lane is added any more */
+    bool settled;  /* its first SETTINGS have come */
     bool broken;   /* nghttp2 has found a fault in what came */
     bool has_room; /* something was framed: queues are shorter */
     struct h2_lane *lanes;
@@ -43,7 +44,8 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault);
 void h2_trunk_end_if_over(struct h2_trunk *trunk);
 
 /* h2_lane.c: what arrives on its stream */
-void h2_lane_ready(struct h2_lane *lane); /* its trunk stands */
+void h2_lane_ready(struct h2_lane *lane);   /* its trunk stands */
+void h2_lane_settled(struct h2_lane *lane); /* its trunk's first SETTINGS have come */
 void h2_lane_head(struct h2_lane *lane, struct h2_section *section, bool ended);
 void h2_lane_body(struct h2_lane *lane, struct slice slice);
 void h2_lane_end(struct h2_lane *lane, struct head *trailers);

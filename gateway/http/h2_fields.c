@@ -2,10 +2,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <sys/random.h>
 
 #include "http/bytes.h"
 #include "http/h1_write.h"
+#include "http/websocket.h"
 
 #define METHOD_MAX  32
 #define FIELDS_MOST 24 /* fields that there is room for at first, ours included */
@@ -261,29 +261,10 @@ static void settle_host(struct h2_section *section)
         fail(section, R_NO_MEMORY, (struct str){NULL, 0});
 }
 
-static void put_base64(char *out, const uint8_t *in, size_t n)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t word = (uint32_t)in[i] << 16;
-        word |= i + 1 < n ? (uint32_t)in[i + 1] << 8 : 0;
-        word |= i + 2 < n ? in[i + 2] : 0;
-        *out++ = digits[word >> 18];
-        *out++ = digits[word >> 12 & 63];
-        *out++ = i + 1 < n ? digits[word >> 6 & 63] : '=';
-        *out++ = i + 2 < n ? digits[word & 63] : '=';
-    }
-}
-
-#define KEY_BYTES 16
-#define KEY_TEXT  24
-
 /* RFC 8441 5: what a websocket's CONNECT is on HTTP/1. */
 static void settle_websocket(struct h2_section *section, bool ended)
 {
     struct head *head = section->head;
-    uint8_t random[KEY_BYTES];
     char *key;
     if (!section->protocol.p)
         return;
@@ -296,13 +277,12 @@ static void settle_websocket(struct h2_section *section, bool ended)
     head->method_text = STR("GET");
     head->upgrade = STR("websocket");
     head_remove_name(head, STR("sec-websocket-key"));
-    key = arena_alloc(section->arena, KEY_TEXT);
-    if (!key || getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+    key = arena_alloc(section->arena, WEBSOCKET_KEY);
+    if (!key || !websocket_key(key)) {
         fail(section, R_NO_MEMORY, (struct str){NULL, 0});
         return;
     }
-    put_base64(key, random, sizeof(random));
-    struct str text = {key, KEY_TEXT};
+    struct str text = {key, WEBSOCKET_KEY};
     if (head_add(head, section->arena, STR("Sec-WebSocket-Key"), text) < 0)
         fail(section, R_NO_MEMORY, (struct str){NULL, 0});
 }
@@ -459,6 +439,28 @@ int h2_put_request(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct arena
     put(nv, STR("te"), STR("trailers"));
     if (head->framing == FRAMING_LENGTH)
         put_length(nv, head);
+    return 0;
+}
+
+int h2_put_connect(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct arena *arena,
+                   const struct head *head, struct str scheme)
+{
+    if (open_nv(nv, usual, arena, head, 5) < 0)
+        return -ENOMEM;
+    const struct field *host = head_find(head, F_HOST);
+    put(nv, STR(":method"), STR("CONNECT"));
+    put(nv, STR(":protocol"), STR("websocket"));
+    put(nv, STR(":scheme"), scheme);
+    put(nv, STR(":authority"), host ? host->value : head->authority);
+    put(nv, STR(":path"), head->target);
+    put_fields(nv, head, CONNECTION_FIELDS | BIT(TE) | BIT(HOST));
+    size_t kept = 0;
+    for (size_t i = 0; i < nv->count; i++) {
+        struct str name = {(const char *)nv->list[i].name, nv->list[i].namelen};
+        if (!str_eq_nocase(name, STR("sec-websocket-key")))
+            nv->list[kept++] = nv->list[i];
+    }
+    nv->count = kept;
     return 0;
 }
 

@@ -56,6 +56,9 @@ int h2_put_response(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct aren
                     const struct head *head);
 int h2_put_request(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct arena *arena,
                    const struct head *head, struct str scheme);
+/* RFC 8441 4: a request for a websocket, as HTTP/1 has it, as an extended CONNECT. */
+int h2_put_connect(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct arena *arena,
+                   const struct head *head, struct str scheme);
 int h2_put_trailers(struct h2_nv *nv, nghttp2_nv usual[H2_NV_USUAL], struct arena *arena,
                     const struct head *trailers);
 

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "http/websocket.h"
+
 #define INTERIM_MAX 16
 
 static struct h2_lane *lane_of(struct leg *leg)
@@ -46,11 +48,25 @@ static void forget_stream(struct h2_lane *lane, bool reset)
                                       NGHTTP2_CANCEL);
         h2_trunk_flush(trunk);
     }
+    loop_cancel(lane->client.stream.loop, &lane->later);
     lane->id = 0;
+    lane->tunnel = LANE_PLAIN;
+    lane->in_ended = false;
+    lane->doom = R_NONE;
+    lane->held = NULL;
     lane->trailers = NULL;
     lane->unconsumed = 0;
     lane->paused = lane->deferred = false;
     drop_queue(lane);
+}
+
+/* Both sides have said all, or will without us. */
+static bool is_done(const struct h2_lane *lane)
+{
+    const struct h1_client *client = &lane->client;
+    bool answered =
+        client->state == CLIENT_END || (client->state == CLIENT_TUNNEL && lane->in_ended);
+    return answered && client->request_ended && !lane->queued && !lane->trailers;
 }
 
 static void close_lane(struct h2_lane *lane, const struct leg_fault *fault)
@@ -60,11 +76,11 @@ static void close_lane(struct h2_lane *lane, const struct leg_fault *fault)
     struct h2_trunk *trunk = lane->trunk;
     if (client->state == CLIENT_CLOSED)
         return;
-    forget_stream(lane, client->state != CLIENT_END || !client->request_ended);
+    forget_stream(lane, !is_done(lane));
     client->state = CLIENT_CLOSED;
     client->leg.events = NULL;
     deadline_end(&loop->wheel, &client->due);
-    loop_cancel(loop, &lane->ready);
+    loop_cancel(loop, &lane->later);
     *lane->prev = lane->next;
     if (lane->next)
         lane->next->prev = lane->prev;
@@ -117,6 +133,8 @@ void h2_lane_cut(struct h2_lane *lane, uint32_t error)
     if (error == NGHTTP2_NO_ERROR && lane->client.state == CLIENT_END)
         return;
     lane->id = 0;
+    if (error == NGHTTP2_NO_ERROR && is_done(lane))
+        return; /* of a tunnel, whose exchange finds that out by itself */
     gone(lane, &fault);
 }
 
@@ -136,9 +154,13 @@ void h2_lane_ready(struct h2_lane *lane)
     lane->client.ops->on_connected(&lane->client);
 }
 
-static void on_ready(struct task *task)
+static void on_later(struct task *task)
 {
-    h2_lane_ready((struct h2_lane *)((char *)task - offsetof(struct h2_lane, ready)));
+    struct h2_lane *lane = (struct h2_lane *)((char *)task - offsetof(struct h2_lane, later));
+    if (lane->doom)
+        fail(lane, lane->doom);
+    else
+        h2_lane_ready(lane);
 }
 
 static void touch(struct h1_client *client)
@@ -166,9 +188,24 @@ static void on_due(struct deadline *deadline)
 
 /* ---- the answer ---- */
 
+/* There is something to send, or an end of it. */
+static void wake(struct h2_lane *lane)
+{
+    if (lane->deferred && lane->id) {
+        lane->deferred = false;
+        nghttp2_session_resume_data(lane->trunk->session, lane->id);
+    }
+    h2_trunk_flush(lane->trunk);
+}
+
 void h2_lane_end(struct h2_lane *lane, struct head *trailers)
 {
     struct h1_client *client = &lane->client;
+    if (client->state == CLIENT_TUNNEL && client->leg.events && !lane->in_ended) {
+        lane->in_ended = true;
+        client->leg.events->on_end(&client->leg, NULL);
+        return;
+    }
     if (client->state != CLIENT_BODY || !client->leg.events)
         return;
     client->state = CLIENT_END;
@@ -185,6 +222,27 @@ static void take_trailers(struct h2_lane *lane, struct h2_section *section)
         h2_lane_end(lane, trailers->count ? trailers : NULL);
 }
 
+/* RFC 8441 5: a 2xx opens the tunnel, and is what a 101 is on HTTP/1; anything else is an
+ * answer as to any request. */
+static bool settle_tunnel(struct h2_lane *lane, struct head *head)
+{
+    struct arena *arena = lane->client.leg.arena;
+    lane->tunnel = head->status < 300 ? LANE_TUNNEL : LANE_PLAIN;
+    if (lane->tunnel == LANE_PLAIN) {
+        wake(lane); /* to say that nothing follows */
+        return true;
+    }
+    char *accept = arena_alloc(arena, WEBSOCKET_ACCEPT);
+    if (!accept || !websocket_accept(accept, lane->key))
+        return false;
+    head->status = 101;
+    head->framing = FRAMING_NONE;
+    head->has_length = false;
+    head->upgrade = STR("websocket");
+    return head_set(head, arena, STR("Sec-WebSocket-Accept"),
+                    (struct str){accept, WEBSOCKET_ACCEPT}) == 0;
+}
+
 void h2_lane_head(struct h2_lane *lane, struct h2_section *section, bool ended)
 {
     struct h1_client *client = &lane->client;
@@ -194,12 +252,18 @@ void h2_lane_head(struct h2_lane *lane, struct h2_section *section, bool ended)
         take_trailers(lane, section);
         return;
     }
+    if (client->state == CLIENT_TUNNEL && ended)
+        h2_lane_end(lane, NULL);
     if (client->state != CLIENT_HEAD)
         return;
     struct head *head = h2_section_response(section, ended, client->method);
     if (!head || (head->status < 200 && ++client->interims > INTERIM_MAX)) {
         fail(lane,
              head || section->fault.reason != R_NO_MEMORY ? R_UPSTREAM_PROTOCOL : R_NO_MEMORY);
+        return;
+    }
+    if (lane->tunnel == LANE_ASKS && head->status >= 200 && !settle_tunnel(lane, head)) {
+        fail(lane, R_NO_MEMORY);
         return;
     }
     if (head->status >= 200)
@@ -221,13 +285,13 @@ void h2_lane_body(struct h2_lane *lane, struct slice slice)
 {
     struct h1_client *client = &lane->client;
     size_t n = slice.n;
-    if (client->state != CLIENT_BODY) {
+    if (client->state != CLIENT_BODY && client->state != CLIENT_TUNNEL) {
         slice_drop(&slice);
         consume(lane, n);
         return;
     }
     lane->heard = lane->trunk->stream.read_total;
-    if (!lane->paused)
+    if (!lane->paused && client->state == CLIENT_BODY)
         touch(client);
     client->leg.events->on_body(&client->leg, slice);
     if (lane->paused)
@@ -243,14 +307,18 @@ static ssize_t on_data_read(nghttp2_session *session, int32_t id, uint8_t *buf, 
 {
     (void)buf, (void)source, (void)arg;
     struct h2_lane *lane = nghttp2_session_get_stream_user_data(session, id);
-    if (!lane || (!lane->queued && !lane->client.request_ended)) {
-        if (lane)
-            lane->deferred = true;
+    if (!lane) { /* it has let go, and all but the end was sent */
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        return 0;
+    }
+    bool ended = lane->client.request_ended && lane->tunnel != LANE_ASKS;
+    if (!lane->queued && !ended) {
+        lane->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
     }
     size_t n = lane->queued < length ? lane->queued : length;
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (!lane->client.request_ended || n < lane->queued)
+    if (!ended || n < lane->queued)
         return (ssize_t)n;
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (lane->trailers && lane->trailers->count) {
@@ -260,6 +328,7 @@ static ssize_t on_data_read(nghttp2_session *session, int32_t id, uint8_t *buf, 
             nghttp2_submit_trailer(session, id, nv.list, nv.count) == 0)
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     }
+    lane->trailers = NULL;
     return (ssize_t)n;
 }
 
@@ -300,48 +369,75 @@ int h2_lane_send(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *
 }
 
 /* Told later in the turn: nothing may be told from inside send_*. */
-static void fail_soon(struct h2_lane *lane)
+static void fail_soon(struct h2_lane *lane, enum reason reason)
 {
-    struct h2_trunk *trunk = lane->trunk;
-    lane->client.timeouts.response = 1;
-    lane->client.request_ended = true;
-    if (lane->id)
-        nghttp2_submit_rst_stream(trunk->session, NGHTTP2_FLAG_NONE, lane->id,
-                                  NGHTTP2_INTERNAL_ERROR);
-    touch(&lane->client);
-    h2_trunk_flush(trunk);
+    lane->doom = reason;
+    loop_task(lane->client.stream.loop, &lane->later);
 }
 
-static void send_head(struct leg *leg, const struct head *head)
+static void submit(struct h2_lane *lane, const struct head *head)
 {
-    struct h2_lane *lane = lane_of(leg);
     struct h2_trunk *trunk = lane->trunk;
+    struct arena *arena = lane->client.leg.arena;
     nghttp2_nv usual[H2_NV_USUAL];
     struct h2_nv nv;
     nghttp2_data_provider data = {.source.ptr = lane, .read_callback = on_data_read};
     struct str scheme = trunk->stream.tls ? STR("https") : STR("http");
-    lane->client.method = head->method;
-    lane->has_body = head->framing == FRAMING_CHUNKED ||
-                     (head->framing == FRAMING_LENGTH && head->length > 0);
+    int rc = lane->tunnel ? h2_put_connect(&nv, usual, arena, head, scheme)
+                          : h2_put_request(&nv, usual, arena, head, scheme);
     int32_t id = -1;
-    if (h2_put_request(&nv, usual, leg->arena, head, scheme) == 0)
+    if (rc == 0)
         id = nghttp2_submit_request(trunk->session, NULL, nv.list, nv.count,
                                     lane->has_body ? &data : NULL, lane);
     lane->id = id > 0 ? id : 0;
-    lane->heard = trunk->stream.read_total;
-    touch(&lane->client);
     if (id < 0)
-        fail_soon(lane);
+        fail_soon(lane, R_NO_MEMORY);
     h2_trunk_flush(trunk);
 }
 
-static void wake(struct h2_lane *lane)
+/* RFC 8441 3: only servers that said so take what `held` asks for. */
+static void ask_for_tunnel(struct h2_lane *lane)
 {
-    if (lane->deferred && lane->id) {
-        lane->deferred = false;
-        nghttp2_session_resume_data(lane->trunk->session, lane->id);
+    const struct head *head = lane->held;
+    bool taken = nghttp2_session_get_remote_settings(lane->trunk->session,
+                                                     NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL);
+    lane->held = NULL;
+    if (taken)
+        submit(lane, head);
+    else
+        fail_soon(lane, R_UPSTREAM_WEBSOCKET);
+}
+
+void h2_lane_settled(struct h2_lane *lane)
+{
+    if (lane->held)
+        ask_for_tunnel(lane);
+}
+
+/* What else is asked for by Upgrade is not known on HTTP/2; the request goes without it. */
+static void send_head(struct leg *leg, const struct head *head)
+{
+    struct h2_lane *lane = lane_of(leg);
+    lane->client.method = head->method;
+    lane->heard = lane->trunk->stream.read_total;
+    lane->has_body = head->framing == FRAMING_CHUNKED ||
+                     (head->framing == FRAMING_LENGTH && head->length > 0);
+    touch(&lane->client);
+    if (!websocket_is_asked_for(head)) {
+        submit(lane, head);
+        return;
     }
-    h2_trunk_flush(lane->trunk);
+    const struct field *key = head_find_name(head, STR("sec-websocket-key"));
+    if (!key) {
+        fail_soon(lane, R_BAD_UPGRADE);
+        return;
+    }
+    lane->key = key->value;
+    lane->tunnel = LANE_ASKS;
+    lane->has_body = true;
+    lane->held = head;
+    if (lane->trunk->settled)
+        ask_for_tunnel(lane);
 }
 
 static void send_body(struct leg *leg, struct slice slice)
@@ -352,7 +448,7 @@ static void send_body(struct leg *leg, struct slice slice)
         seg = slab_take(&lane->client.stream.loop->segs);
     if (!seg) {
         if (slice.n && lane->has_body && lane->id)
-            fail_soon(lane);
+            fail_soon(lane, R_NO_MEMORY);
         slice_drop(&slice);
         return;
     }
@@ -367,7 +463,7 @@ static void send_end(struct leg *leg, const struct head *trailers)
 {
     struct h2_lane *lane = lane_of(leg);
     lane->client.request_ended = true;
-    lane->trailers = trailers;
+    lane->trailers = lane->has_body ? trailers : NULL;
     if (lane->client.state == CLIENT_HEAD)
         touch(&lane->client);
     wake(lane);
@@ -393,11 +489,13 @@ static void leg_resume(struct leg *leg)
     h2_trunk_flush(lane->trunk);
 }
 
-/* There are no tunnels here: upgrades are not asked for. */
 static void leg_tunnel(struct leg *leg)
 {
-    (void)leg;
-    assert(false);
+    struct h2_lane *lane = lane_of(leg);
+    assert(lane->tunnel == LANE_TUNNEL);
+    lane->client.state = CLIENT_TUNNEL;
+    lane->client.request_ended = false;
+    deadline_off(&lane->client.due);
 }
 
 static size_t leg_pending(const struct leg *leg)
@@ -427,13 +525,13 @@ static void leg_abort(struct leg *leg)
     struct h2_lane *lane = lane_of(leg);
     if (lane->id && lane->client.state == CLIENT_HEAD)
         h2_trunk_doubt(lane->trunk, lane->heard, false);
-    let_go(lane, true);
+    let_go(lane, !is_done(lane));
 }
 
 static void leg_release(struct leg *leg)
 {
     struct h2_lane *lane = lane_of(leg);
-    let_go(lane, !lane->client.request_ended || lane->queued);
+    let_go(lane, !is_done(lane));
 }
 
 static const struct leg_ops leg_ops = {
@@ -467,7 +565,7 @@ int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct ad
                                         .spread = trunk->spread},
                              .trunk = trunk,
                              .last = &lane->first,
-                             .ready.run = on_ready};
+                             .later.run = on_later};
     deadline_init(&lane->client.due, on_due);
     lane->next = trunk->lanes;
     if (lane->next)
@@ -476,6 +574,6 @@ int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct ad
     trunk->lanes = lane;
     trunk->lane_count++;
     if (trunk->state == TRUNK_OPEN)
-        loop_task(trunks->loop, &lane->ready);
+        loop_task(trunks->loop, &lane->later);
     return 0;
 }

@@ -58,7 +58,7 @@ struct leg_events {
 struct leg_ops {
     /* up: the request's head; down: the response's, interim ones too. head->framing says what
      * will follow; the codec adapts it to what its peer understands. The head need not live
-     * longer than the call. */
+     * longer than the call, but for a request with `upgrade`: until its answer comes. */
     void (*send_head)(struct leg *leg, const struct head *head);
     void (*send_body)(struct leg *leg, struct slice slice); /* takes the reference */
     /* The message is complete. In a tunnel: half-close. */

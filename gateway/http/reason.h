@@ -50,6 +50,7 @@
     X(UPSTREAM_CONNECT, 502, "upstream.connect", "Cannot connect to the backend")              \
     X(UPSTREAM_RESET, 502, "upstream.reset", "Backend closed the connection")                  \
     X(UPSTREAM_PROTOCOL, 502, "upstream.protocol", "Backend sent a malformed answer")          \
+    X(UPSTREAM_WEBSOCKET, 502, "upstream.websocket", "Backend takes no WebSockets")            \
     X(UPSTREAM_NONE, 503, "upstream.none", "No backend available")                             \
     X(UPSTREAM_OVERFLOW, 503, "upstream.overflow", "Too many requests wait for the backend")   \
     X(DRAINING, 503, "draining", "The gateway is shutting down")                               \

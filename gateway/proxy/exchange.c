@@ -130,7 +130,13 @@ static void on_total_due(struct deadline *deadline)
     struct exchange *ex =
         (struct exchange *)((char *)deadline - offsetof(struct exchange, total));
     exchange_out_of_time(ex);
-    refuse(ex, R_UPSTREAM_TIMEOUT_TOTAL);
+    refuse(ex, ex->state == EX_TUNNEL ? R_UPSTREAM_TIMEOUT_IDLE : R_UPSTREAM_TIMEOUT_TOTAL);
+}
+
+/* What a tunnel has instead of a total. */
+void exchange_tunnel_moves(struct exchange *ex)
+{
+    loop_deadline(ex->cx->loop, &ex->total, ex->cluster->limits.between);
 }
 
 static uint64_t body_limit(const struct exchange *ex)
@@ -274,6 +280,8 @@ static void on_body(struct leg *leg, struct slice slice)
         slice_drop(&slice);
         return;
     }
+    if (ex->state == EX_TUNNEL)
+        exchange_tunnel_moves(ex);
     if (filters_request(ex))
         plugins_body(ex, &ex->request, slice);
     else

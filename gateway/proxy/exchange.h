@@ -115,6 +115,8 @@ void exchange_hop_due(struct deadline *deadline);
 void exchange_out_of_time(const struct exchange *ex);
 /* Lets go of the upstream side in whatever state it is. */
 void exchange_drop_up(struct exchange *ex);
+/* In a tunnel: something came, whoever sent it. */
+void exchange_tunnel_moves(struct exchange *ex);
 /* Answers with an error of our own, or cuts the answer off if it has begun. Ends or will end.
  */
 void exchange_fail(struct exchange *ex, const struct leg_fault *fault);

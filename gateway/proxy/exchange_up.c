@@ -386,7 +386,7 @@ void exchange_try_due(struct deadline *deadline)
 static void on_tunnel(struct exchange *ex, struct head *head)
 {
     exchange_to(ex, EX_TUNNEL);
-    deadline_off(&ex->total);
+    exchange_tunnel_moves(ex);
     deadline_off(&ex->try_due);
     ex->down->ops->send_head(ex->down, head);
     flow_drop(&ex->request);
@@ -469,7 +469,9 @@ static void on_head(struct leg *leg, struct head *head)
         return;
     }
     if (head->status == 101) {
-        ex->status = 101;
+        ex->status = ex->upstream_status = 101;
+        ex->head_at = ex->cx->loop->now;
+        count_answer(ex);
         spare_drop(ex);
         note(ex, 0);
         on_tunnel(ex, head);
@@ -481,7 +483,9 @@ static void on_head(struct leg *leg, struct head *head)
 static void on_body(struct leg *leg, struct slice slice)
 {
     struct exchange *ex = leg->owner;
-    if (ex->plugged && ex->plugged->filters_response)
+    if (ex->state == EX_TUNNEL)
+        exchange_tunnel_moves(ex);
+    if (ex->plugged && ex->plugged->filters_response && ex->state != EX_TUNNEL)
         plugins_body(ex, &ex->response, slice);
     else
         flow_body(&ex->response, slice);

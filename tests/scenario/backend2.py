@@ -19,7 +19,7 @@ class Conn2(Client2):
         self.sock.settimeout(WAIT)
         self.encoder, self.decoder = Encoder(), Decoder()
         self.decoder.max_header_list_size = 1 << 20
-        self.window = self.acks = True
+        self.window, self.acks = True, settings is not None
         self.data, self.block = b"", b""
         self.streams, self.frames, self.settings = {}, [], {}
         self.goaway, self.pongs, self.closed = None, 0, False
@@ -34,6 +34,9 @@ class Conn2(Client2):
 
     def hello(self, settings):
         self.send(SettingsFrame(0, settings))
+        if not self.acks:
+            self.send(SettingsFrame(0, flags=["ACK"]))
+        self.acks = True
 
     def request(self, body=True, **_):
         """The next request that was not handed out yet: (id, fields). `body`: with all of it."""
