@@ -4,6 +4,7 @@ import pytest
 
 import backend
 import conversation
+import conversation2
 from conftest import ONE
 from gateway import own_host, until
 from nameserver import Nameserver
@@ -79,3 +80,17 @@ def test_an_allocation_that_fails(gateway, talking, n):
         assert status in (200, 502, 503, None)
         failed += status != 200
     assert failed <= 1
+
+
+@pytest.mark.parametrize("fault, iterations", [("", 120), ("short-read", 15), ("eagain", 40)])
+def test_random_conversations_of_http2_clients(gateway, talking, fault, iterations):
+    gw = gateway(ONE, app=talking, env={"POSTERN_FAULT": fault})
+    assert conversation2.run(gw, talking, iterations, seed=1) > iterations
+
+
+@pytest.mark.parametrize("fault, iterations", [("", 60), ("short-read", 10), ("eagain", 30)])
+def test_random_conversations_with_http2_backends(gateway, opened, fault, iterations):
+    up = conversation2.Backend2(own_host())
+    opened.append(up)
+    gw = gateway(conversation2.BEHIND, app=up, env={"POSTERN_FAULT": fault})
+    assert conversation2.ask_all(gw, iterations, seed=1) > iterations

@@ -252,6 +252,27 @@ def test_keep_alive_hint_of_the_backend_is_heeded(gateway, upstream):
     conn.expect_closed(10)
 
 
+def test_a_backends_own_idle_limit_is_learned(gateway, upstream):
+    """It says nothing, and hangs up after about the same time each time: from then on the gateway
+    leaves first. A busy machine may need more rounds."""
+    up = upstream()
+    gw = gateway(app=up)
+    for _ in range(12):
+        client = gw.client()
+        client.send(GET)
+        conn = up.accept()
+        conn.expect()
+        conn.respond()
+        assert client.response().status == 200
+        client.close()
+        if conn.is_closed_by_peer(1.2):
+            break
+        conn.close()
+        until(lambda: gw.upstream("app", up)["idle"] == 0, "its end was noticed")
+    else:
+        pytest.fail("it never learned")
+
+
 def test_connection_closed_while_idle_is_not_used(pair):
     gw, up = pair
     client = gw.client()
