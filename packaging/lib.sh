@@ -66,21 +66,7 @@ build_in() {
     rm -f "$log"
 }
 
-# The release build, in build-release, which quickstart, the tests and perf/ share. Where the
-# tool chain cannot optimise at link time it is built without.
+# The release build, in build-release, which quickstart, the tests and perf/ share.
 build_release() {
-    local options=(-Dbuildtype=release -Doptimization=2 -Db_ndebug=if-release -Dtests=false)
-    if [ ! -f build-release/no-lto ]; then
-        if build_in build-release "${options[@]}" -Db_lto=true >build-release.first; then
-            rm -f build-release.first
-            return 0
-        fi
-    fi
-    if build_in build-release "${options[@]}"; then
-        touch build-release/no-lto
-        rm -f build-release.first
-        return 0
-    fi
-    rm -f build-release.first
-    return 1
+    build_in build-release -Dbuildtype=release -Db_ndebug=if-release -Dtests=false
 }

@@ -282,7 +282,7 @@ def find_postern(given):
         log("building", path)
         if not os.path.exists(f"{build}/build.ninja"):
             command = ["meson", "setup", build, ROOT, "--buildtype=release",
-                       "-Doptimization=2", "-Db_ndebug=if-release"]
+                       "-Db_ndebug=if-release"]
             subprocess.run(command, check=True, stdout=sys.stderr)
         subprocess.run(["meson", "compile", "-C", build], check=True, stdout=sys.stderr)
     if not os.access(path, os.X_OK):
