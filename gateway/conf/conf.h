@@ -78,7 +78,8 @@ struct conf_front {
     struct conf_where where;
     struct conf_certificate *certificates; /* at least one; the first is the default */
     size_t count;
-    bool tls13_only;        /* min_version */
+    bool tls13_only; /* min_version */
+    bool early_data;
     char *ciphers, *suites; /* NULL: ours */
     struct conf_where ciphers_at, suites_at;
     unsigned client_auth; /* enum tls_client_auth */

@@ -69,11 +69,11 @@ static cfg_opt_t certificate[] = {
 };
 
 static cfg_opt_t listener_tls[] = {
-    ONE(GRAMMAR_PLACE),  SECTION("certificate", certificate),
-    ONE("min_version"),  ONE("ciphers"),
-    ONE("ciphersuites"), ONE("client_ca"),
-    ONE("client_auth"),  ONE("ticket_keys"),
-    CFG_END(),
+    ONE(GRAMMAR_PLACE), SECTION("certificate", certificate),
+    ONE("min_version"), ONE("ciphers"),
+    ONE("early_data"),  ONE("ciphersuites"),
+    ONE("client_ca"),   ONE("client_auth"),
+    ONE("ticket_keys"), CFG_END(),
 };
 
 static cfg_opt_t upstream_tls[] = {

@@ -103,6 +103,7 @@ struct conf_front *tls_front_compile(struct load *load, cfg_t *sec)
     option_compile(load, sec, "ciphersuites", &ret->suites, &ret->suites_at);
     clients_compile(load, sec, ret);
     text_compile(load, sec, "ticket_keys", "tls", &ret->ticket_keys);
+    value_bool(load, sec, "early_data", &ret->early_data);
     ret->stamp = tls_stamp(ret, true);
     return ret;
 }
@@ -181,6 +182,7 @@ void tls_front_put(const struct conf_front *tls, FILE *out)
     dump_option(out, "    client_ca", tls->client_ca.path);
     fprintf(out, "    client_auth = %s\n", modes[tls->client_auth]);
     dump_option(out, "    ticket_keys", tls->ticket_keys.path);
+    fprintf(out, "    early_data = %s\n", tls->early_data ? "true" : "false");
     fputs("  }\n", out);
 }
 

@@ -110,6 +110,7 @@ struct tls_front *tls_make_front(const struct conf_listener *listener, bool anew
             .certificates = certificates,
             .count = tls->count,
             .tls13_only = tls->tls13_only,
+            .early_data = tls->early_data,
             .ciphers = tls->ciphers,
             .ciphersuites = tls->suites,
             .client_auth = (enum tls_client_auth)tls->client_auth,

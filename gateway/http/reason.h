@@ -44,6 +44,7 @@
     X(CLIENT_EXPECT, 417, "client.expect", "Unknown expectation")                              \
     X(CLIENT_MISDIRECTED, 421, "client.misdirected",                                           \
       "Host is not covered by this connection's certificate")                                  \
+    X(CLIENT_TOO_EARLY, 425, "client.too_early", "Not to be asked for in early data")          \
     X(CLIENT_ABORT, 499, "client.abort", "Client went away")                                   \
     X(ROUTE_NONE, 404, "route.none", "No route matches")                                       \
     X(ROUTE_METHOD, 405, "route.method", "Method not allowed")                                 \

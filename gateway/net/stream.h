@@ -80,6 +80,8 @@ int stream_open(struct stream *stream, struct loop *loop, int fd, bool connectin
                 struct tls *tls, const struct stream_ops *ops);
 /* ALPN's choice; .p NULL: none. */
 struct str stream_protocol(const struct stream *stream);
+/* Whether what was read may be somebody else's, who has recorded it (tls_is_early). */
+bool stream_is_early(const struct stream *stream);
 /* Behind on_error: in words that live for ever, why TLS failed; NULL: it did not. */
 const char *stream_why(const struct stream *stream);
 /* At once; unwritten bytes are lost. Harmless when closed. */

@@ -13,6 +13,7 @@
 #define RESERVE     384u         /* kept free for what OpenSSL has to say in between */
 #define SEAL_MIN    1024u        /* less room than this is not worth a record of its own */
 #define READS_MAX   4            /* of the socket in one wake-up */
+#define EARLY_OUT   4096u        /* sealed and not sent before the handshake is done, at most */
 #define SILENT_MAX  32           /* records without a byte for us, one after another */
 #define SUBJECT_MAX 4096         /* a longer subject is none */
 
@@ -178,6 +179,7 @@ void tls_free(struct tls *tls)
         SSL_set_shutdown(tls->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     SSL_free(tls->ssl);
     block_unref(tls->out);
+    block_unref(tls->kept);
     tls_front_unref(tls->front);
     mem_free(tls);
 }
@@ -232,6 +234,66 @@ const char *tls_why(const struct tls *tls)
 
 /* ---- the handshake ---- */
 
+/* What a step has to say goes out, also what tells the peer why it failed. */
+static int flush_step(struct tls *tls, int err)
+{
+    ssize_t sent = tls_flush(tls);
+    if (err == -EAGAIN && tls_waiting(tls))
+        err = sent >= 0 || sent == -EAGAIN ? -EINPROGRESS : (int)sent;
+    return err;
+}
+
+/* Before the handshake is done. 1: there is some; 0: no more comes; or -errno. */
+static int read_early(struct tls *tls, char *p, size_t n, size_t *ret)
+{
+    for (;;) {
+        tls->blocked = false;
+        int rc = SSL_read_early_data(tls->ssl, p, n, ret);
+        if (rc == SSL_READ_EARLY_DATA_FINISH) {
+            tls->early_over = true;
+            return 0;
+        }
+        if (rc == SSL_READ_EARLY_DATA_SUCCESS && *ret)
+            return 1;
+        int err = rc == SSL_READ_EARLY_DATA_SUCCESS ? 0 : judge(tls, 0);
+        if (err < 0)
+            return err;
+    }
+}
+
+/* As read_early, into a block of its own. */
+static int keep_early(struct tls *tls)
+{
+    size_t got;
+    tls->kept = block_take(&tls->loop->blocks, TLS_EARLY_DATA);
+    if (!tls->kept)
+        return -ENOMEM;
+    int rc = read_early(tls, tls->kept->data, tls->kept->cap, &got);
+    if (rc == 1) {
+        tls->kept_w = (uint32_t)got;
+        tls->early = tls->shaken = tls->more = true;
+        return 1;
+    }
+    block_unref(tls->kept);
+    tls->kept = NULL;
+    return rc;
+}
+
+static ssize_t take_kept(struct tls *tls, char *p, size_t n)
+{
+    size_t left = tls->kept_w - tls->kept_r;
+    n = n < left ? n : left;
+    memcpy(p, tls->kept->data + tls->kept_r, n);
+    tls->kept_r += (uint32_t)n;
+    if (n == left) {
+        block_unref(tls->kept);
+        tls->kept = NULL;
+        /* It is looked at before anything else: what comes behind may end its being early. */
+        tls->more = SSL_has_pending(tls->ssl);
+    }
+    return (ssize_t)n;
+}
+
 int tls_handshake(struct tls *tls)
 {
     int rc, err;
@@ -239,6 +301,13 @@ int tls_handshake(struct tls *tls)
         ssize_t sent = tls_flush(tls);
         if (tls_waiting(tls))
             return sent >= 0 || sent == -EAGAIN ? -EINPROGRESS : (int)sent;
+    }
+    if (tls->front && tls_front_takes_early(tls->front) && !tls->early_over) {
+        err = keep_early(tls);
+        if (err == 1)
+            return 0;
+        if (err < 0)
+            return flush_step(tls, err);
     }
     do {
         tls->blocked = false;
@@ -250,10 +319,7 @@ int tls_handshake(struct tls *tls)
         tls->more = SSL_has_pending(tls->ssl);
         return 0; /* what is still to be sent goes out with whatever comes next */
     }
-    ssize_t sent = tls_flush(tls); /* also what tells the peer why it failed */
-    if (err == -EAGAIN && tls_waiting(tls))
-        err = sent >= 0 || sent == -EAGAIN ? -EINPROGRESS : (int)sent;
-    return err;
+    return flush_step(tls, err);
 }
 
 /* ---- reading ---- */
@@ -277,10 +343,22 @@ ssize_t tls_read(struct tls *tls, char *p, size_t n)
 {
     if (tls->ended)
         return tls->end;
+    if (tls->kept)
+        return take_kept(tls, p, n);
     for (unsigned silent = 0; silent <= SILENT_MAX; silent++) {
         size_t got;
+        int rc = 0;
+        if (tls->early && !tls->early_over) {
+            rc = read_early(tls, p, n, &got);
+            if (rc < 0) {
+                tls->more = false;
+                return rc == -EAGAIN ? rc : end_reading(tls, rc);
+            }
+        }
         tls->blocked = false;
-        int rc = SSL_read_ex(tls->ssl, p, n, &got);
+        if (rc == 0)
+            rc = SSL_read_ex(tls->ssl, p, n, &got); /* does the rest of the handshake too */
+        tls->early = tls->early && !SSL_is_init_finished(tls->ssl);
         if (rc == 1) {
             tls->more = tls->reads_left || SSL_has_pending(tls->ssl);
             return (ssize_t)got;
@@ -312,6 +390,8 @@ bool tls_holds(const struct tls *tls)
 
 ssize_t tls_seal(struct tls *tls, const char *p, size_t n, size_t total)
 {
+    if (tls->early && tls_waiting(tls) >= EARLY_OUT)
+        return 0; /* the end of the handshake needs room */
     if (!tls->out &&
         !out_room(tls, total + OVERHEAD + RESERVE > BLOCK_SMALL ? BLOCK_LARGE : BLOCK_SMALL))
         return -ENOMEM;
@@ -323,7 +403,8 @@ ssize_t tls_seal(struct tls *tls, const char *p, size_t n, size_t total)
         n = room;
     if (n > RECORD)
         n = RECORD;
-    int rc = SSL_write_ex(tls->ssl, p, n, &written);
+    int rc = tls->early ? SSL_write_early_data(tls->ssl, p, n, &written)
+                        : SSL_write_ex(tls->ssl, p, n, &written);
     if (rc == 1)
         return (ssize_t)written;
     int err = judge(tls, rc);
@@ -333,8 +414,8 @@ ssize_t tls_seal(struct tls *tls, const char *p, size_t n, size_t total)
 
 void tls_seal_end(struct tls *tls)
 {
-    if (tls->sealed_end || !tls->shaken)
-        return;
+    if (tls->sealed_end || !tls->shaken || tls->early)
+        return; /* in the middle of a handshake there is no such word */
     tls->sealed_end = true;
     SSL_shutdown(tls->ssl); /* only sends: its answer would be read like any record */
     ERR_clear_error();
@@ -373,6 +454,11 @@ struct str tls_protocol(const struct tls *tls)
     unsigned n = 0;
     SSL_get0_alpn_selected(tls->ssl, &p, &n);
     return (struct str){(const char *)p, n};
+}
+
+bool tls_is_early(const struct tls *tls)
+{
+    return tls->early;
 }
 
 bool tls_is_resumed(const struct tls *tls)

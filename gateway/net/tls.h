@@ -36,8 +36,9 @@ void tls_free(struct tls *tls);
 /* As free; tells the peer first that nothing was cut off, as far as the socket takes it. */
 void tls_close(struct tls *tls);
 
-/* A step of the handshake. 0: done; -EAGAIN: waits for the peer; -EINPROGRESS: waits for the
- * socket to take more; another -errno: it failed, and tls_why says why. */
+/* A step of the handshake. 0: done, or it may be read and written meanwhile (tls_is_early);
+ * -EAGAIN: waits for the peer; -EINPROGRESS: waits for the socket to take more; another -errno:
+ * it failed, and tls_why says why. */
 int tls_handshake(struct tls *tls);
 /* In words, for a log or a detail: why it failed. Lives for ever. NULL: nothing to say. */
 const char *tls_why(const struct tls *tls);
@@ -62,6 +63,9 @@ ssize_t tls_flush(struct tls *tls);
 /* Once the handshake is done. */
 struct str tls_protocol(const struct tls *tls); /* ALPN's choice; .p NULL: none */
 bool tls_is_resumed(const struct tls *tls);
+/* The handshake is not done: what was read so far is a client's early data, which somebody else
+ * may have recorded and sent again (RFC 8446 8). */
+bool tls_is_early(const struct tls *tls);
 
 /* What the two sides of a client's connection have agreed on and shown. Its own memory, so that
  * it can be spoken of when the connection is gone. .p NULL: there is none. */

@@ -36,7 +36,7 @@ struct tls_front {
     struct group *groups; /* the first is the default */
     size_t group_count;
     struct tls_tickets *tickets;
-    bool http2;
+    bool http2, early_data;
 };
 
 /* ---- handshakes: any thread ---- */
@@ -338,6 +338,11 @@ static SSL_CTX *make_context(struct making *making, const struct group *group)
     SSL_CTX_set_tlsext_status_cb(ctx, on_status);
     SSL_CTX_set_tlsext_status_arg(ctx, front);
     SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, on_ticket);
+    /* Whoever has seen early data can send it again, to any worker and any gateway that shares
+     * the keys; what is done with it has to bear that. OpenSSL's own remedy is a cache. */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_ANTI_REPLAY);
+    SSL_CTX_set_max_early_data(ctx, spec->early_data ? TLS_EARLY_DATA : 0);
+    SSL_CTX_set_recv_max_early_data(ctx, spec->early_data ? TLS_EARLY_DATA : 0);
     set_ciphers(making, ctx);
     set_clients(making, ctx);
     for (uint32_t i = 0; i < group->count; i++) {
@@ -460,6 +465,7 @@ struct tls_front *tls_front_new(const struct tls_front_spec *spec,
     if (front) {
         atomic_init(&front->refs, 1);
         front->http2 = spec->http2;
+        front->early_data = spec->early_data;
         front->certs = mem_zalloc(spec->count * sizeof(*front->certs));
         front->titles = mem_zalloc(spec->count * sizeof(*front->titles));
     }
@@ -503,6 +509,11 @@ void tls_front_unref(struct tls_front *front)
 SSL_CTX *tls_front_context(struct tls_front *front)
 {
     return front->groups[0].ctx;
+}
+
+bool tls_front_takes_early(const struct tls_front *front)
+{
+    return front->early_data;
 }
 
 time_t tls_front_start(const struct tls_front *front, size_t i)

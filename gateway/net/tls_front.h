@@ -41,6 +41,7 @@ struct tls_front_spec {
     struct str client_ca;   /* PEM */
     struct str ticket_keys; /* TLS_TICKET_KEY bytes each, the first seals; .p NULL: our own */
     bool http2;             /* offer it */
+    bool early_data;        /* take it (RFC 8446 2.3) */
     /* Whose own ticket keys go on; NULL: nobody's. */
     const struct tls_front *before;
 };

@@ -7,6 +7,7 @@
 #include "net/tls.h"
 
 #define TLS_READ_AHEAD (64 * 1024)
+#define TLS_EARLY_DATA BLOCK_SMALL /* the most of one client: it is kept in one block */
 
 struct tls {
     SSL *ssl;
@@ -21,6 +22,10 @@ struct tls {
     bool more;          /* the last read gave bytes, and OpenSSL holds more */
     bool ended;         /* reading is over: `end` says how */
     bool shaken, sealed_end;
+    bool early;         /* we read and write, and the handshake is not done yet */
+    bool early_over;    /* no more early data comes */
+    struct block *kept; /* early data from kept_r to kept_w; NULL: none */
+    uint32_t kept_r, kept_w;
     int io_err; /* of the socket; 0: none */
     int end;    /* what tls_read returns from now on */
     const char *why;
@@ -38,6 +43,7 @@ const char *tls_complaint(void);
 
 /* tls_front.c */
 SSL_CTX *tls_front_context(struct tls_front *front);
+bool tls_front_takes_early(const struct tls_front *front);
 
 /* tls_back.c */
 SSL_CTX *tls_back_context(struct tls_back *back);

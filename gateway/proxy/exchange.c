@@ -204,6 +204,22 @@ static bool is_for_us(const struct exchange *ex, enum reason *ret_reason)
                    tls_covers(tls, ex->host));
 }
 
+/* RFC 8470: what somebody may have recorded and sent again goes to the server with a mark, and
+ * only when it does no harm (RFC 9110 9.2.1). Plugins count and decide, so they do not see it.
+ */
+static bool take_early(struct exchange *ex, const struct phases *phases)
+{
+    enum method method = ex->head->method;
+    bool safe = method == M_GET || method == M_HEAD || method == M_OPTIONS;
+    if (!safe || phases || ex->head->upgrade.p)
+        refuse(ex, R_CLIENT_TOO_EARLY);
+    else if (head_set(ex->head, &ex->arena, STR("Early-Data"), STR("1")) < 0)
+        refuse(ex, R_NO_MEMORY);
+    else
+        return true;
+    return false;
+}
+
 void exchange_route(struct exchange *ex)
 {
     size_t offset = 0;
@@ -220,6 +236,8 @@ void exchange_route(struct exchange *ex)
                 ex->head->method_text, ex->head, &ex->match);
     const struct phases *phases =
         conf_phases(exchange_conf(ex), exchange_listener(ex), ex->match.route);
+    if (stream_is_early(ex->peer->stream) && !take_early(ex, phases))
+        return;
     if (exchange_conf(ex)->phases && !ex->match.route && plugins_preflight(ex))
         return;
     if (phases)
