@@ -13,12 +13,13 @@ CHAOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "pe
 
 
 @pytest.mark.threads
-def test_backends_come_and_go_and_clients_do_not_notice(tmp_path):
+@pytest.mark.parametrize("options", [[], ["--h2"]], ids=["http1", "h2"])
+def test_backends_come_and_go_and_clients_do_not_notice(tmp_path, options):
     here = os.path.dirname(os.path.abspath(__file__))
     environment = dict(os.environ, UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
                        TSAN_OPTIONS=f"exitcode=66:suppressions={here}/tsan.supp")
     done = subprocess.run([sys.executable, "-B", CHAOS, "--seconds", "4", "--calm", "0.3",
-                           "--rate", "80", "--reloads", "10", "--json", "--postern", BINARY], cwd=tmp_path,
+                           "--rate", "80", "--reloads", "10", "--json", *options, "--postern", BINARY], cwd=tmp_path,
                           capture_output=True, text=True, timeout=150, env=environment)
     assert not SANITIZER.search(done.stdout + done.stderr), done.stderr
     assert done.returncode in (0, 1) and done.stdout.startswith("{"), done.stderr
