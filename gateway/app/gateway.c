@@ -269,6 +269,9 @@ static void free_all(struct gateway *gw, unsigned count)
     follow_done(&gw->follow);
     ports_close(&gw->ports);
     ports_close(&gw->next_ports);
+    for (size_t i = 0; i < gw->past_count; i++)
+        snapshot_unref(gw->past[i]);
+    mem_free(gw->past);
     for (size_t i = 0; i < gw->retired_count; i++)
         cluster_unref(gw->retired[i]);
     mem_free(gw->retired);
@@ -288,6 +291,7 @@ static void free_all(struct gateway *gw, unsigned count)
     for (int i = 0; i < gw->signal_count; i++)
         event_del(&gw->signals[i]);
     deadline_end(&gw->loop.wheel, &gw->warm_due);
+    deadline_end(&gw->loop.wheel, &gw->sweep_due);
     loop_discard(&gw->loop, drop_news);
     loop_done(&gw->loop);
 }

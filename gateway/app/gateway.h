@@ -34,6 +34,10 @@ struct gateway {
     struct ports ports, next_ports; /* in force; being prepared */
     struct cluster **retired;       /* out of force, but workers may still have them */
     size_t retired_count;
+    struct snapshot **past; /* the same */
+    size_t past_count;
+    struct deadline sweep_due; /* while there are some */
+    uint64_t sweep_ms;
     bool next_named; /* the servers of `next` have numbers */
     uint64_t loaded_at_ms;
     struct reload_result last;
@@ -72,7 +76,8 @@ int gateway_run(const char *path, struct conf *conf);
 /* app/reload.c */
 /* Checks and binds what `conf` (taken over) needs. 0, or -1 with faults and nothing changed. */
 int reload_begin(struct gateway *gw, struct conf *conf, struct conf_faults *faults);
-/* Clusters that nobody has any more go, and the numbers of their servers' names with them. */
+/* Snapshots and clusters that nobody has any more go, and the numbers of their names with them.
+ */
 void reload_sweep(struct gateway *gw);
 /* Behind it: has every worker warm up, and then puts it in force. */
 void reload_prepare(struct gateway *gw);

@@ -5,7 +5,9 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#define WARM_MAX_MS 5000 /* for pools to warm before a configuration takes effect anyway */
+#define WARM_MAX_MS  5000 /* for pools to warm before a configuration takes effect anyway */
+#define SWEEP_MS     50   /* until what is out of force is looked at, and later ever longer */
+#define SWEEP_MAX_MS 10000
 
 static void forget_faults(struct gateway *gw)
 {
@@ -54,11 +56,59 @@ static void end_reload(struct gateway *gw)
     }
 }
 
-/* ---- clusters that are out of force ---- */
+/* ---- what is out of force ---- */
+
+/* They have clusters: these go first. */
+static void sweep_snapshots(struct gateway *gw)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < gw->past_count; i++) {
+        struct snapshot *snapshot = gw->past[i];
+        if (atomic_load_explicit(&snapshot->refs, memory_order_acquire) > 1) {
+            gw->past[kept++] = snapshot;
+            continue;
+        }
+        for (size_t k = 0; k < snapshot->conf->route_count; k++)
+            metrics_give(gw->metrics, gw->started, snapshot->route_names[k]);
+        snapshot_unref(snapshot);
+    }
+    if (kept < gw->past_count)
+        malloc_trim(0); /* the old configuration's memory goes back to the system */
+    gw->past_count = kept;
+}
+
+static void on_sweep_due(struct deadline *deadline)
+{
+    struct gateway *gw =
+        (struct gateway *)((char *)deadline - offsetof(struct gateway, sweep_due));
+    deadline_off(deadline);
+    reload_sweep(gw);
+    gw->sweep_ms = gw->sweep_ms < SWEEP_MAX_MS / 2 ? gw->sweep_ms * 2 : SWEEP_MAX_MS;
+    if (gw->past_count || gw->retired_count)
+        loop_deadline(&gw->loop, deadline, gw->sweep_ms);
+}
+
+/* Takes over the reference. Without memory its names keep their numbers. */
+static void retire_snapshot(struct gateway *gw, struct snapshot *snapshot)
+{
+    struct snapshot **more =
+        mem_realloc(gw->past, (gw->past_count + 1) * sizeof(struct snapshot *));
+    if (!more) {
+        snapshot_unref(snapshot);
+        return;
+    }
+    gw->past = more;
+    gw->past[gw->past_count++] = snapshot;
+    gw->sweep_due.on_due = on_sweep_due;
+    gw->sweep_ms = SWEEP_MS;
+    loop_deadline(&gw->loop, &gw->sweep_due, SWEEP_MS);
+    reload_sweep(gw); /* most often all workers have let go of it already */
+}
 
 void reload_sweep(struct gateway *gw)
 {
     size_t kept = 0;
+    sweep_snapshots(gw);
     for (size_t i = 0; i < gw->retired_count; i++) {
         struct cluster *cluster = gw->retired[i];
         if (atomic_load_explicit(&cluster->refs, memory_order_acquire) > 1) {
@@ -67,6 +117,7 @@ void reload_sweep(struct gateway *gw)
         }
         for (uint32_t k = 0; k < cluster->count; k++)
             names_give(cluster->servers[k].metric_name);
+        metrics_give(gw->metrics, gw->started, cluster->metric_name);
         cluster_unref(cluster);
     }
     gw->retired_count = kept;
@@ -98,16 +149,19 @@ static void retire_clusters(struct gateway *gw, const struct snapshot *from,
 
 static void give_up(struct gateway *gw)
 {
-    if (gw->next && gw->next_named)
-        retire_clusters(gw, gw->next, gw->snapshot);
-    gw->next_named = false;
     if (gw->next && gw->next_admin_fd >= 0)
         sock_forget(&gw->next->conf->admin);
     if (gw->next_admin_fd >= 0)
         close(gw->next_admin_fd);
     gw->next_admin_fd = -1;
     ports_close(&gw->next_ports);
-    snapshot_unref(gw->next);
+    if (gw->next && gw->next_named) {
+        retire_clusters(gw, gw->next, gw->snapshot);
+        retire_snapshot(gw, gw->next);
+    } else {
+        snapshot_unref(gw->next);
+    }
+    gw->next_named = false;
     gw->next = NULL;
     resolver_free(gw->next_names);
     gw->next_names = NULL;
@@ -122,6 +176,13 @@ static void name_sections(struct snapshot *snapshot)
         snapshot->route_names[i] = metrics_name(str_of(conf->routes[i].name));
     for (size_t i = 0; i < conf->listener_count; i++)
         snapshot->listener_names[i] = metrics_name(str_of(conf->listeners[i].name));
+}
+
+/* It has the numbers already, which are one more user's from now on. */
+static void name_again(const struct snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->conf->route_count; i++)
+        metrics_name(str_of(snapshot->conf->routes[i].name));
 }
 
 static void name_clusters(struct gateway *gw, struct snapshot *snapshot)
@@ -345,6 +406,7 @@ static void renew(struct gateway *gw)
         follow_apply(&gw->follow, gw->next);
     if (gw->next && ports_open(&gw->next_ports, gw->next->conf, &gw->ports, gw->worker_count,
                                &faults) == 0) {
+        name_again(gw->next);
         name_clusters(gw, gw->next);
         gw->phase = PHASE_RELOADING;
         gw->renewing = true;
@@ -413,7 +475,7 @@ void reload_on_switched(struct gateway *gw)
     follow_switch(&gw->follow, gw->snapshot);
     if (old && gw->renewing) {
         tell_renewed(old, gw->snapshot);
-        snapshot_unref(old);
+        retire_snapshot(gw, old);
         end_reload(gw);
         return;
     }
@@ -429,8 +491,7 @@ void reload_on_switched(struct gateway *gw)
     }
     switch_admin(gw, gw->snapshot->conf);
     warn_of_what_stays(gw, old->conf, gw->snapshot->conf);
-    snapshot_unref(old);
-    malloc_trim(0); /* the old configuration's memory goes back to the system */
+    retire_snapshot(gw, old);
     forget_faults(gw);
     gw->last.ok = true;
     gw->last.at_ms = gw->loaded_at_ms;

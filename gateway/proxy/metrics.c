@@ -150,6 +150,7 @@ struct cell {
     unsigned labels[LABELS];
     struct series series;
     struct histogram *histogram; /* with a histogram's metric, else NULL */
+    _Atomic bool gone;           /* nobody counts here; until somebody asks for it again */
 };
 
 /* Cells never move: a full chunk gets a successor. A cell is complete before `used` counts it.
@@ -179,7 +180,6 @@ static void histogram_init(struct histogram *histogram, const uint64_t *bounds)
 static uint64_t random_seed(void)
 {
     uint64_t seed;
-
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = clock_ns() ^ (uint64_t)getpid() << 32;
     return seed;
@@ -291,7 +291,6 @@ static struct cell *cell_new(struct metrics *metrics, enum metric metric,
     const uint64_t *bounds = families[metric].bounds;
     struct histogram *histogram = NULL;
     struct cell *cell;
-
     if (metrics->count >= metrics->index_size / 4 * 3 && !index_grow(metrics))
         return NULL;
     if (bounds && !(histogram = mem_alloc(sizeof(*histogram))))
@@ -319,7 +318,11 @@ static struct cell *cell_of(struct metrics *metrics, enum metric metric,
     struct cell *cell =
         *index_find(metrics->index, metrics->index_size, metrics->seed, metric, labels);
 
-    return cell ? cell : cell_new(metrics, metric, labels);
+    if (!cell)
+        return cell_new(metrics, metric, labels);
+    if (atomic_load_explicit(&cell->gone, memory_order_relaxed))
+        atomic_store_explicit(&cell->gone, false, memory_order_relaxed);
+    return cell;
 }
 
 /* Labels past those that the metric has count as 0, whatever the caller left there. */
@@ -336,7 +339,6 @@ struct series *metrics_series(struct metrics *metrics, enum metric metric,
 {
     unsigned key[LABELS];
     struct cell *cell;
-
     assert(!families[metric].bounds);
     key_trim(key, metric, labels);
     cell = cell_of(metrics, metric, key);
@@ -347,7 +349,6 @@ struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric,
 {
     const unsigned key[LABELS] = {label};
     struct cell *cell;
-
     assert(families[metric].bounds);
     cell = cell_of(metrics, metric, key);
     return cell ? cell->histogram : &metrics->lost_histogram;
@@ -363,7 +364,6 @@ void histogram_add(struct histogram *histogram, uint64_t ns)
 {
     const uint64_t *bounds = histogram->bounds;
     size_t low = 0;
-
     static_assert(HISTOGRAM_BUCKETS == 16, "four halvings find one of sixteen");
     for (size_t step = HISTOGRAM_BUCKETS / 2; step > 0; step /= 2)
         low += ns > bounds[low + step - 1] ? step : 0;
@@ -374,6 +374,17 @@ void histogram_add(struct histogram *histogram, uint64_t ns)
 unsigned metrics_name(struct str name)
 {
     return names_take(name);
+}
+
+static void clear(struct cell *cell)
+{
+    struct histogram *histogram = cell->histogram;
+    atomic_store_explicit(&cell->series.value, 0, memory_order_relaxed);
+    for (size_t i = 0; histogram && i < HISTOGRAM_BUCKETS; i++)
+        atomic_store_explicit(&histogram->buckets[i], 0, memory_order_relaxed);
+    if (histogram)
+        atomic_store_explicit(&histogram->sum_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&cell->gone, true, memory_order_relaxed);
 }
 
 /* A server's own families: the upstream and the server are their first labels. */
@@ -389,7 +400,7 @@ void metrics_forget(struct metrics *metrics, unsigned upstream, unsigned server)
         struct cell *cell = metrics->index[i];
         if (cell && is_of_server(cell->metric) && cell->labels[0] == upstream &&
             cell->labels[1] == server)
-            atomic_store_explicit(&cell->series.value, 0, memory_order_relaxed);
+            clear(cell);
     }
 }
 
@@ -404,7 +415,6 @@ struct sum {
 static void sum_cell(struct sum *sum, const struct cell *cell)
 {
     const struct histogram *histogram = cell->histogram;
-
     if (!histogram) {
         sum->values[0] += atomic_load_explicit(&cell->series.value, memory_order_relaxed);
         return;
@@ -423,7 +433,7 @@ struct walk {
     unsigned i, used;
 };
 
-static const struct cell *walk_next(struct walk *walk)
+static struct cell *walk_next(struct walk *walk)
 {
     while (walk->i == walk->used) {
         if (walk->chunk)
@@ -437,6 +447,26 @@ static const struct cell *walk_next(struct walk *walk)
         walk->used = atomic_load_explicit(&walk->chunk->used, memory_order_acquire);
     }
     return &walk->chunk->cells[walk->i++];
+}
+
+static bool has_name(const struct cell *cell, unsigned number)
+{
+    const char *kinds = families[cell->metric].kinds;
+    for (size_t i = 0; kinds[i]; i++)
+        if (kinds[i] == 'l' && cell->labels[i] == number)
+            return true;
+    return false;
+}
+
+void metrics_give(struct metrics *const *workers, size_t count, unsigned number)
+{
+    struct walk walk = {.workers = workers, .count = count};
+    struct cell *cell;
+    if (!names_give(number))
+        return;
+    while ((cell = walk_next(&walk)))
+        if (has_name(cell, number))
+            clear(cell);
 }
 
 static bool key_matches(const struct cell *cell, enum metric metric, const unsigned *key)
@@ -456,7 +486,6 @@ uint64_t metrics_sum(struct metrics *const *workers, size_t count, enum metric m
     const struct cell *cell;
     unsigned key[LABELS];
     uint64_t sum = 0;
-
     key_trim(key, metric, labels);
     while ((cell = walk_next(&walk)))
         if (key_matches(cell, metric, key))
@@ -477,12 +506,6 @@ static int cell_cmp(const void *pa, const void *pb)
     return 0;
 }
 
-/* It counted for a server that is gone. */
-static bool is_nobodys(const struct cell *cell)
-{
-    return is_of_server(cell->metric) && !names_text(cell->labels[1]).p;
-}
-
 /* All cells, equal keys next to each other. NULL: no memory (or none at all). */
 static const struct cell **cells_sorted(struct metrics *const *workers, size_t count,
                                         size_t *ret_n)
@@ -491,9 +514,8 @@ static const struct cell **cells_sorted(struct metrics *const *workers, size_t c
     const struct cell **list = NULL, **grown;
     const struct cell *cell;
     size_t n = 0, room = 0;
-
     while ((cell = walk_next(&walk))) {
-        if (is_nobodys(cell))
+        if (atomic_load_explicit(&cell->gone, memory_order_relaxed))
             continue;
         if (n == room) {
             room = room ? room * 2 : 256;
@@ -589,7 +611,6 @@ static void write_label(FILE *out, const char *name, char kind, unsigned value)
 static void write_labels(FILE *out, const struct cell *cell, const char *le)
 {
     const struct family *family = &families[cell->metric];
-
     for (size_t i = 0; family->kinds[i]; i++) {
         putc(i == 0 ? '{' : ',', out);
         write_label(out, family->labels[i], family->kinds[i], cell->labels[i]);
@@ -626,7 +647,6 @@ static void write_histogram(FILE *out, const struct sum *sum)
 static void write_sum(FILE *out, const struct sum *sum)
 {
     const struct family *family = &families[sum->cell->metric];
-
     if (family->type == HISTOGRAM) {
         write_histogram(out, sum);
         return;

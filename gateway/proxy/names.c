@@ -86,14 +86,15 @@ unsigned names_take(struct str name)
     return number;
 }
 
-void names_give(unsigned number)
+bool names_give(unsigned number)
 {
     if (!number || --names.list[number].users)
-        return;
+        return false;
     mem_free(names.list[number].copy);
     names.list[number] = (struct name){.next = names.free};
     names.free = number;
     index_anew();
+    return true;
 }
 
 struct str names_text(unsigned number)

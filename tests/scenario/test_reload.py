@@ -282,7 +282,7 @@ def test_memory_is_flat_over_a_thousand_reloads(tmp_path, backend, monkeypatch):
             for i in range(count):
                 gw.reload(config(i + 1))
 
-        reloads(100)  # what is needed once has been allocated
+        reloads(400)  # what is needed once has been allocated, and the log's rings were once through
         before, files = gw.rss_kib(), gw.descriptors()
         reloads(1000)
         after = gw.rss_kib()
@@ -292,6 +292,35 @@ def test_memory_is_flat_over_a_thousand_reloads(tmp_path, backend, monkeypatch):
         assert gw.config_state()["generation"] == 1101
     finally:
         gw.finish()
+
+
+@pytest.mark.threads
+def test_series_of_what_the_file_has_no_more_go_too(gateway, backend):
+    """Of routes and of upstreams, by reloads with other names each time; those that stay count on,
+    and so does one that an exchange is still under way on."""
+    gw = gateway("workers = 2\n" + named("r0", "u0"), app=backend())
+
+    def names(label):
+        return {has[label] for _, has, _ in gw.metrics() if label in has} - {""}
+
+    kept = gw.client()
+    for i in range(1, 6):
+        assert gw.get("/app").status == 200 and kept.get("/kept").status == 200
+        gw.reload(named(f"r{i}", f"u{i}"))
+        until(lambda: names("route") == {f"r{i}", "kept"}, "only the routes that there are")
+        until(lambda: names("upstream") == {f"u{i}"}, "only the upstreams that there are")
+        assert gw.get("/app").status == 200
+        gw.wait_metric(1, "postern_requests_total", route=f"r{i}")
+        gw.wait_metric(1, "postern_upstream_duration_seconds_count", upstream=f"u{i}")
+        gw.wait_metric(i, "postern_request_duration_seconds_count", route="kept")
+
+
+def named(route, upstream):
+    return HTTP + f'''
+upstream "{upstream}" {{ server "@app@" {{}} }}
+route "{route}" {{ path = "/app" upstream = {upstream} }}
+route "kept" {{ path = "/kept" respond {{}} }}
+'''
 
 
 def test_descriptors_are_not_leaked_by_broken_reloads(gateway, upstream):

@@ -294,6 +294,38 @@ static void escapes_label_values(void **state)
 }
 
 /* Labels past a metric's own are not looked at, so that callers need not clear them. */
+static void a_name_takes_its_series_with_it(void **state)
+{
+    struct metrics *workers[] = {metrics_new(), metrics_new()};
+    unsigned gone = metrics_name(STR("gone")), kept = metrics_name(STR("kept"));
+    (void)state;
+    metrics_name(STR("gone")); /* two users */
+    for (int i = 0; i < 2; i++) {
+        series_add(metrics_series(workers[i], METRIC_UPSTREAM_RETRIES, (unsigned[4]){gone}), 5);
+        series_add(metrics_series(workers[i], METRIC_UPSTREAM_RETRIES, (unsigned[4]){kept}), 7);
+        histogram_add(metrics_histogram(workers[i], METRIC_UPSTREAM_DURATION, gone), 1);
+    }
+    metrics_give(workers, 2, gone);
+    assert_int_equal(metrics_sum(workers, 2, METRIC_UPSTREAM_RETRIES, (unsigned[4]){gone}), 10);
+    metrics_give(workers, 2, gone);
+    metrics_give(workers, 2, 0);
+    char *text = scrape(workers, 2);
+    assert_null(strstr(text, "gone"));
+    assert_non_null(strstr(text, "postern_upstream_retries_total{upstream=\"kept\"} 14"));
+    assert_null(strstr(text, "postern_upstream_duration_seconds_count"));
+    free(text);
+    /* whoever gets its number begins at 0, and only where something is counted */
+    unsigned next = metrics_name(STR("next"));
+    assert_int_equal(next, gone);
+    series_add(metrics_series(workers[1], METRIC_UPSTREAM_RETRIES, (unsigned[4]){next}), 1);
+    text = scrape(workers, 2);
+    assert_non_null(strstr(text, "postern_upstream_retries_total{upstream=\"next\"} 1\n"));
+    assert_null(strstr(text, "postern_upstream_duration_seconds_count"));
+    free(text);
+    metrics_free(workers[0]);
+    metrics_free(workers[1]);
+}
+
 static void ignores_labels_a_metric_does_not_have(void **state)
 {
     struct metrics *worker = metrics_new();
@@ -429,6 +461,7 @@ int main(void)
         cmocka_unit_test(gauges_may_fall_on_another_worker),
         cmocka_unit_test(gives_one_number_for_one_name),
         cmocka_unit_test(escapes_label_values),
+        cmocka_unit_test(a_name_takes_its_series_with_it),
         cmocka_unit_test(ignores_labels_a_metric_does_not_have),
         cmocka_unit_test(finds_every_one_of_many_cells_where_it_was),
         cmocka_unit_test(no_memory_costs_a_number_and_nothing_else),
