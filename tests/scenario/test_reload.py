@@ -289,7 +289,7 @@ def test_memory_is_flat_over_a_thousand_reloads(tmp_path, backend, monkeypatch):
         load.stop()
         assert after <= before * 1.05, f"{before} KiB before, {after} KiB after 1000 reloads"
         assert abs(gw.descriptors() - files) <= 8
-        assert gw.config_state()["generation"] == 1101
+        assert gw.config_state()["generation"] == 1401
     finally:
         gw.finish()
 
