@@ -340,6 +340,8 @@ struct conf {
      * conf_phases. NULL: there are no plugins. */
     struct phases **phases;
     size_t phases_count, listener_classes;
+    /* Where plugins look for credentials: lower case, "-" as "_". */
+    struct conf_strs secret_parameters;
     struct conf_faults warnings; /* what plugins said */
 };
 

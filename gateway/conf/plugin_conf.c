@@ -263,7 +263,26 @@ static struct postern_origin *on_origin(struct postern_setup *s, int option, siz
     return NULL;
 }
 
-static const struct setup_ops setup_ops = {.say = on_say, .origin = on_origin};
+/* Kept as the access log compares them. */
+static bool on_secret(struct postern_setup *s, struct str parameter)
+{
+    struct load *load = ((struct asking *)s)->load;
+    struct conf_strs *secrets = &load->conf->secret_parameters;
+    char **list = load_alloc(load, secrets->count + 1, sizeof(char *));
+    char *name = load_copy(load, parameter);
+    if (!list || !name)
+        return false;
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : ascii_lower(*c);
+    for (size_t i = 0; i < secrets->count; i++)
+        list[i] = secrets->list[i];
+    list[secrets->count] = name;
+    *secrets = (struct conf_strs){list, secrets->count + 1};
+    return true;
+}
+
+static const struct setup_ops setup_ops = {
+    .say = on_say, .origin = on_origin, .secret = on_secret};
 
 static void configure(struct load *load, cfg_t *sec, struct conf_plugins *plugins,
                       const char *kind, const char *name)

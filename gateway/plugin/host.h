@@ -78,6 +78,8 @@ struct setup_ops {
     /* NULL: a fault was reported. */
     struct postern_origin *(*origin)(struct postern_setup *s, int option, size_t i,
                                      struct str where);
+    /* False: no memory. */
+    bool (*secret)(struct postern_setup *s, struct str parameter);
 };
 
 /* A section being read: made by who reads it. */

@@ -307,6 +307,11 @@ static int api_counter(struct postern_setup *s, const char *name, const char *he
     return counter_id(s->instance->plugin->def.name, s->instance->place, name, help);
 }
 
+static bool api_secret_parameter(struct postern_setup *s, struct postern_str name)
+{
+    return s->ops->secret(s, str_from(name));
+}
+
 static bool api_is_check(const struct postern_setup *s)
 {
     (void)s;
@@ -323,6 +328,7 @@ void instance_fill(struct postern_api *api)
     api->follow = api_follow;
     api->counter = api_counter;
     api->is_check = api_is_check;
+    api->secret_parameter = api_secret_parameter;
 }
 
 struct instance *instance_new(const struct plugin *plugin, struct postern_setup *setup,

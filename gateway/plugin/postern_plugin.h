@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define POSTERN_ABI_MAJOR 1
-#define POSTERN_ABI_MINOR 0
+#define POSTERN_ABI_MINOR 1
 #define POSTERN_EXPORT    __attribute__((visibility("default")))
 #define POSTERN_LIKE(f)   __attribute__((format(printf, f, (f) + 1)))
 
@@ -251,6 +251,10 @@ struct postern_api {
     struct postern_token (*wait)(postern_request *r);
     /* In body hooks: these bytes go on instead of those that came. False: no memory. */
     bool (*body)(postern_request *r, postern_str bytes);
+
+    /* Since 1.1. With a section: a parameter of queries that may carry a credential. No log shows
+     * its value, whatever becomes of the request. False: no memory. */
+    bool (*secret_parameter)(postern_setup *s, postern_str name);
 };
 
 /* ---- the plugin ---- */

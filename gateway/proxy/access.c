@@ -19,7 +19,7 @@
 /* A line in the making: JSON and combined differ in how an escape is spelt. */
 struct line {
     char *p;
-    bool combined;
+    const struct access_policy *policy;
 };
 
 #define PUT(line, literal) put_bytes(line, literal, sizeof(literal) - 1)
@@ -149,7 +149,7 @@ static size_t put_odd(struct line *line, struct str s)
         put_bytes(line, s.p, len);
         return len;
     }
-    if (line->combined) {
+    if (line->policy->combined) {
         PUT(line, "\\x");
         len = 1;
     } else if (control) {
@@ -274,16 +274,25 @@ static int hex_value(char c)
     return c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
+static bool is_named(const struct access_policy *policy, const char *name, size_t n)
+{
+    for (size_t i = 0; i < policy->secrets.count; i++)
+        if (str_eq((struct str){name, n}, str_of(policy->secrets.list[i])))
+            return true;
+    return false;
+}
+
 /* Whether a parameter's name, percent-encoded as it may be, stands for a credential; so do
  * "user[password]" and "token[]". A very long name is judged by its end. */
-static bool is_secret_parameter(const char *name, size_t n)
+static bool is_secret_parameter(const struct access_policy *policy, const char *name, size_t n)
 {
-    char word[64];
-    size_t len = 0;
+    char whole[64];
+    size_t len = 0, word = 0;
+    bool secret = false;
 
-    if (n > sizeof(word)) {
-        name += n - sizeof(word);
-        n = sizeof(word);
+    if (n > sizeof(whole)) {
+        name += n - sizeof(whole);
+        n = sizeof(whole);
     }
     for (size_t i = 0; i < n; i++) {
         char c = name[i];
@@ -293,14 +302,12 @@ static bool is_secret_parameter(const char *name, size_t n)
             i += 2;
         }
         if (c == '[' || c == ']' || c == '.') {
-            if (is_secret(word, len))
-                return true;
-            len = 0;
-        } else {
-            word[len++] = c == '-' ? '_' : ascii_lower(c);
+            secret |= is_secret(whole + word, len - word);
+            word = len + 1;
         }
+        whole[len++] = c == '-' ? '_' : ascii_lower(c);
     }
-    return is_secret(word, len);
+    return secret || is_secret(whole + word, len - word) || is_named(policy, whole, len);
 }
 
 enum { NAME_END = 1, VALUE_END = 2, NAME_COMPOUND = 4 };
@@ -341,9 +348,10 @@ static bool put_query(struct line *line, struct str query, const char *end)
             continue;
         value = p + 1;
         p = query_end(value, stop, VALUE_END, &ignored);
-        if (!(marks & NAME_COMPOUND) && !may_be_secret(name, (size_t)(value - 1 - name)))
+        if (!(marks & NAME_COMPOUND) && !line->policy->secrets.count &&
+            !may_be_secret(name, (size_t)(value - 1 - name)))
             continue;
-        if (p == value || !is_secret_parameter(name, (size_t)(value - 1 - name)))
+        if (p == value || !is_secret_parameter(line->policy, name, (size_t)(value - 1 - name)))
             continue;
         if (!put_text(line, (struct str){written, (size_t)(value - written)}, end) ||
             !put_text(line, STR("***"), end))
@@ -560,7 +568,7 @@ static void put_json_answer(struct line *line, const struct access_record *recor
 size_t access_format(char *out, size_t cap, const struct access_policy *policy,
                      const struct access_record *record)
 {
-    struct line line = {.p = out, .combined = policy->combined};
+    struct line line = {.p = out, .policy = policy};
 
     if (cap < ACCESS_LINE_MAX)
         return 0;

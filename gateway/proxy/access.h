@@ -31,6 +31,8 @@ struct access_policy {
     bool combined;
     uint32_t sample;      /* every n-th successful request; 1: all */
     uint64_t slower_than; /* ns: keep only what took at least this long */
+    /* Parameters whose values are masked beside the usual ones, as conf.h has them. */
+    struct conf_strs secrets;
 };
 
 /* Whether that request is to be logged: failures (status >= 400 or a reason) always are,

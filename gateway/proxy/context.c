@@ -77,6 +77,7 @@ static struct view *view_new(struct context *cx, struct snapshot *snapshot)
         .combined = conf->access_log.combined,
         .sample = conf->access_log.sample,
         .slower_than = conf->access_log.slower_than * NS_PER_MS,
+        .secrets = conf->secret_parameters,
     };
     view->cells = mem_zalloc((conf->route_count + 1) * sizeof(*view->cells));
     view->bytes_in = mem_zalloc((conf->listener_count + 1) * sizeof(struct series *));

@@ -490,6 +490,8 @@ static void read_places(struct reading *reading)
     jwt->header_is_bearer =
         strcasecmp(jwt->header.p ? jwt->header.p : "", "Authorization") == 0;
     jwt->query = keep_option(reading, OPT_QUERY);
+    if (jwt->query.p && !api->secret_parameter(reading->s, jwt->query))
+        FAULT(reading, -1, 0, "out of memory");
     jwt->cookie = keep_option(reading, OPT_COOKIE);
     jwt->type = keep_option(reading, OPT_TYPE);
     jwt->forward_token = one(reading, OPT_FORWARD_TOKEN)->number != 0;

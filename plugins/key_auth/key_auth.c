@@ -222,7 +222,10 @@ static bool configure_places(struct key_auth *it, struct postern_setup *setup,
             return false;
         }
     }
-    if (key_places_add(&it->places, POSTERN_HEADER, false, headers) &&
+    bool hidden = true;
+    for (size_t i = 0; i < values[OPTION_QUERY].count; i++)
+        hidden &= api->secret_parameter(setup, values[OPTION_QUERY].list[i].text);
+    if (hidden && key_places_add(&it->places, POSTERN_HEADER, false, headers) &&
         key_places_add(&it->places, POSTERN_HEADER, true, &values[OPTION_SCHEME]) &&
         key_places_add(&it->places, POSTERN_PARAMETER, false, &values[OPTION_QUERY]) &&
         key_places_add(&it->places, POSTERN_COOKIE, false, &values[OPTION_COOKIE]) &&

@@ -1,5 +1,5 @@
 """The program exports nothing but what plugins may call (postern_*), and a plugin nothing but
-itself. Looked at is the program of the release build named by POSTERN_RELEASE, else the one
+itself; and both are linked and compiled so that faults are hard to use. Looked at is the program of the release build named by POSTERN_RELEASE, else the one
 given, and the plugins beside it."""
 
 import glob
@@ -30,4 +30,19 @@ for plugin in plugins:
     exported = [line.split()[-1] for line in text.splitlines()]
     if status or exported != ["postern_plugin"]:
         faults.append(f"{plugin}: exports {text.split() if status else exported}, expected postern_plugin alone")
+
+# What makes a fault of ours harder to use: fixed addresses, writable tables of the linker, a stack
+# that runs or is not watched, calls that do not know the size of what they fill.
+for path in (binary, *plugins):
+    text = run("readelf", "-hldW", path)[1]
+    calls = run("nm", "-D", "--undefined-only", path)[1]
+    for what, found in {"position independent": re.search(r"Type: +DYN", text),
+                        "read-only after relocation": "GNU_RELRO" in text,
+                        "bound at once": re.search(r"BIND_NOW|FLAGS_1.*\bNOW\b", text),
+                        "free of a stack that runs": re.search(r"GNU_STACK.* RW +0x", text),
+                        "watching its stack": "__stack_chk_fail" in calls}.items():
+        if not found:
+            faults.append(f"{path}: not {what}")
+if not re.search(r"__(v?snprintf|memcpy|vfprintf|fprintf|printf)_chk", run("nm", "-D", binary)[1]):
+    faults.append(f"{binary}: calls of libc are not fortified")
 finish(faults)

@@ -297,3 +297,22 @@ def test_effective_configuration_has_the_defaults_of_routes(conf):
     proxied, answered = lines.split('route "x"')
     assert "  timeout = 0s\n  retry = idempotent\n" in proxied.split('route "all"')[1]
     assert "timeout" not in answered and "retry" not in answered
+
+
+def test_a_check_touches_nothing(gateway, backend, tmp_path):
+    """Not what the file names, nor a gateway that runs with the same file."""
+    front = tmp_path / "front.sock"
+    gw = gateway(ONE, app=backend(), http=f"unix:{front}")
+    text = gw.render(f'''pid_file = "{tmp_path}/pid"
+access_log {{ path = "{tmp_path}/a.log" }}
+error_log {{ path = "{tmp_path}/e.log" }}
+admin {{ listen = "unix:{tmp_path}/admin.sock" }}
+''' + ONE.replace("listen =", f'listen = "unix:{tmp_path}/more.sock" listen +=', 1))
+    checked = tmp_path / "checked.conf"
+    checked.write_text(text)
+    before = sorted(os.listdir(tmp_path)), front.stat().st_ino
+    for flag in ("-t", "-T"):
+        assert run(flag, "-c", str(checked))[0] == 0
+    assert run("-c", str(checked), "--explain", "GET http://t/")[0] == 0
+    assert (sorted(os.listdir(tmp_path)), front.stat().st_ino) == before
+    assert gw.get("/").status == 200

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 
+import pytest
+
 from conftest import HTTP, ONE
 from gateway import free_address, own_host, until
 
@@ -172,3 +174,47 @@ def test_log_file_is_not_for_everybody(gateway):
     gw.get("/ok")
     gw.wait_log()
     assert os.stat(gw.access_log).st_mode & 0o007 == 0
+
+
+SECRET = "planted-secret"
+ASKED = [  # none of them may say it, whether it lets the request through or not
+    "GET /k?own=%s HTTP/1.1\r\nHost: t", "GET /k?%%6fWN=%sgood HTTP/1.1\r\nHost: t",
+    "GET /k?a=1&own=%sgood&b=2 HTTP/1.1\r\nHost: t", "GET /j?user.own=%s HTTP/1.1\r\nHost: t",
+    "GET /nowhere?own=%s HTTP/1.1\r\nHost: t",  # no route, so no plugin is asked
+    "POST /k?own=%s HTTP/1.1\r\nHost: t\r\nContent-Length: 99999999",
+    "GET /open HTTP/1.1\r\nHost: t\r\nReferer: http://t/k?own=%s&user.own=%s",
+    "GET /k HTTP/1.1\r\nHost: t\r\nX-Key: %s", "GET /k HTTP/1.1\r\nHost: t\r\nCookie: ck=%s",
+    "GET /k HTTP/1.1\r\nHost: t\r\nAuthorization: Key %s", "GET /j HTTP/1.1\r\nHost: t\r\nCookie: jc=%s",
+    "GET /j HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %s.a.b",
+    "GET /open HTTP/1.1\r\nHost: t\r\nProxy-Authorization: Basic %s",
+    "GET http://u:%s@t/open HTTP/1.1\r\nHost: t", "GET /open HTTP/1.1\r\nHost: u:%s@t",
+    "GET /open HTTP/1.1\r\nHost: t\r\nAuthorization: \1%s", "GET /open HTTP/1.1\r\nHost: t\r\nX-Key : %s",
+    "GET /open HTTP/1.1\r\nHost: t\r\nAuthorization: " + 3000 * "%s"]
+
+
+@pytest.mark.parametrize("form", ["json", "combined"])
+def test_no_log_shows_a_credential(gateway, tmp_path, form):
+    keys, secret = tmp_path / "keys.json", tmp_path / "hs.key"
+    keys.write_text(json.dumps({"keys": [{"key": SECRET + "good", "consumer": "alice"}]}))
+    secret.write_text(SECRET + 32 * "x")
+    log = tmp_path / "log"
+    gw = gateway(f'''error_log {{ level = debug }}
+access_log {{ path = "{log}"  format = {form} }}
+listener "http" {{ listen = {{"@http@"}} }}
+route "k" {{ path = "/k" respond {{ body = a }}
+            key_auth {{ file = "{keys}" query = own header = X-Key cookie = ck scheme = Key }} }}
+route "j" {{ path = "/j" respond {{ body = a }}
+            jwt {{ algorithms = {{HS256}} secret_file = "{secret}" query = "user.own" cookie = jc }} }}
+route "open" {{ path = "/open" respond {{ body = a }} }}
+''')
+    passed = 0
+    for asked in ASKED:
+        client = gw.client()
+        client.send(asked.replace("%s", SECRET).replace("%%", "%") + "\r\n\r\n")
+        passed += client.response().status == 200
+    assert passed == 3
+    until(lambda: gw.raw_log(log).count(b"\n") == len(ASKED), "a line for each")
+    assert SECRET not in gw.raw_log(log).decode() and SECRET not in gw.stderr
+    assert "own=***" in gw.raw_log(log).decode()
+    for path in ("/config", "/upstreams", "/metrics"):
+        assert SECRET not in gw.admin(path).body.decode()

@@ -582,7 +582,7 @@ def test_a_plugin_that_is_not_there_is_a_fault_with_its_folder(tmp_path, section
 
 @pytest.mark.parametrize("source, said", [
     (minimal("odd", major="7"),
-     "odd.so is built for version 7.0 of the plugin interface, this gateway has 1.0: build it anew "
+     "odd.so is built for version 7.1 of the plugin interface, this gateway has 1.1: build it anew "
      "with the header of this gateway"),
     (minimal("odd", size="8"), "odd.so: its postern_plugin begins with the size 8, which is none"),
     (minimal("other"), 'odd.so has the plugin "other", expected its file to be other.so'),
@@ -611,7 +611,7 @@ def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
         shutil.copy(os.path.join(ENV["POSTERN_PLUGINS"], name + ".so"), tmp_path)
     gw = gateway(answers(("a", 'probe { answer_set = {"X-Any: old"} }')),
                  env={"POSTERN_PLUGINS": str(tmp_path)})
-    for section, said in (("odd { }", "built for version 2.0"),
+    for section, said in (("odd { }", "built for version 2.1"),
                           ("probe { refuse = true }", "refuse is true"),
                           ("probe { number = 0 }", "probe.number is 0")):
         state = gw.reload(answers(("a", section)), ok=False)
@@ -627,7 +627,7 @@ def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
 def test_a_plugin_tells_about_itself(tmp_path):
     status, said, _ = run("--help-plugin", "probe", env=dict(os.environ, **ENV))
     assert status == 0
-    assert said.startswith(f"probe 1 ({ENV['POSTERN_PLUGINS']}/probe.so, interface 1.0)\n"
+    assert said.startswith(f"probe 1 ({ENV['POSTERN_PLUGINS']}/probe.so, interface 1.1)\n"
                            "Does to a request what its options say.\n")
     for line in ("  number = ...\n      A number.\n      a number from 1 to 10; default 7\n",
                  "  remove = {...}\n      Headers taken away.\n      a list, each a name of",
@@ -640,7 +640,7 @@ def test_a_plugin_tells_about_itself(tmp_path):
                                  'their directory\n')
     status, said, _ = run("--help-plugin", f"{ENV['POSTERN_PLUGINS']}/probe.so")
     assert status == 0
-    assert re.search(r"^plugin interface 1\.0$", run("-V")[1], re.M)
+    assert re.search(r"^plugin interface 1\.1$", run("-V")[1], re.M)
 
 
 # those of others

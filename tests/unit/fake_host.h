@@ -321,6 +321,12 @@ static void fake_answer(struct postern_request *r, const struct postern_answer *
     }
 }
 
+static bool fake_secret_parameter(postern_setup *s, postern_str name)
+{
+    (void)s, (void)name;
+    return true;
+}
+
 static const struct postern_api fake_api = {
     .size = sizeof(struct postern_api),
     .abi_major = POSTERN_ABI_MAJOR,
@@ -335,6 +341,7 @@ static const struct postern_api fake_api = {
     .shared = fake_shared,
     .follow = fake_follow,
     .counter = fake_counter,
+    .secret_parameter = fake_secret_parameter,
     .place = fake_place,
     .count = fake_count,
     .worker_index = fake_worker_index,

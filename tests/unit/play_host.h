@@ -404,6 +404,12 @@ static void play_resume(struct postern_token token, void *result, void (*drop)(v
         drop(result);
 }
 
+static bool play_secret_parameter(postern_setup *s, postern_str name)
+{
+    (void)s, (void)name;
+    return true;
+}
+
 static const struct postern_api play_api = {
     .size = sizeof(struct postern_api),
     .abi_major = POSTERN_ABI_MAJOR,
@@ -421,6 +427,7 @@ static const struct postern_api play_api = {
     .origin = play_origin,
     .follow = play_follow,
     .counter = play_counter,
+    .secret_parameter = play_secret_parameter,
     .count = play_count,
     .worker_index = play_worker_index,
     .worker_count = play_worker_count,

@@ -338,6 +338,32 @@ static void masks_values_that_carry_credentials(void **state)
     assert_string_equal(path_of("/p", NULL, out), "/p");
 }
 
+static void masks_the_parameters_that_plugins_named(void **state)
+{
+    static const struct {
+        const char *query, *expected;
+    } cases[] = {
+        {"own=a&x=1", "/p?own=***&x=1"},
+        {"OWN=a&%6f%57n=b", "/p?OWN=***&%6f%57n=***"},
+        {"my-key.in=a", "/p?my-key.in=***"},
+        {"in=a&owner=b&ow=c&own", "/p?in=a&owner=b&ow=c&own"},
+        {"token=a", "/p?token=***"},
+    };
+    char *names[] = {"own", "my_key.in"};
+    const struct access_policy policy = {.sample = 1, .secrets = {names, 2}};
+    char line[ACCESS_LINE_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct access_record record = {.path = STR("/p"), .query = str_of(cases[i].query)};
+        size_t n = access_format(line, sizeof(line), &policy, &record);
+        json_t *object = json_loadb(line, n, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(object, "path")),
+                            cases[i].expected);
+        json_decref(object);
+    }
+}
+
 static void masks_each_name_that_the_interface_lists(void **state)
 {
     static const char *const names[] = {
@@ -428,6 +454,7 @@ int main(void)
         cmocka_unit_test(survives_random_bytes_in_every_field),
         cmocka_unit_test(cuts_long_values_and_stays_within_a_line),
         cmocka_unit_test(masks_values_that_carry_credentials),
+        cmocka_unit_test(masks_the_parameters_that_plugins_named),
         cmocka_unit_test(masks_each_name_that_the_interface_lists),
         cmocka_unit_test(writes_the_combined_format),
         cmocka_unit_test(combined_escapes_what_would_end_a_column),
