@@ -16,6 +16,7 @@ enum {
     BYTE_TARGET = 2,     /* VCHAR but "#": a fragment never travels */
     BYTE_UNRESERVED = 4, /* RFC 3986 2.3 */
     BYTE_HEX = 8,
+    BYTE_PATH = 16, /* of a path and always itself: no escape, parameter or backslash */
 };
 extern const uint8_t byte_classes[256];
 
@@ -50,24 +51,51 @@ static inline unsigned bytes_not_text(const char *p)
     return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_andnot_si128(tab, control), del));
 }
 
-/* Never reads outside of [p, end): the last 16 bytes are looked at once more. */
-static inline const char *bytes_text_end_sse2(const char *p, const char *end)
+/* Reads within [start, end) only, whose bytes before `p` are of no other interest: the last 16
+ * are looked at once more. */
+static inline const char *bytes_text_end_sse2(const char *start, const char *p, const char *end)
 {
     unsigned mask;
 
-    if (end - p < 16)
-        return bytes_text_end_scalar(p, end);
-    for (; end - p > 16; p += 16) {
+    for (; end - p >= 16; p += 16) {
         mask = bytes_not_text(p);
         if (mask)
             return p + __builtin_ctz(mask);
     }
-    mask = bytes_not_text(end - 16);
+    if (end - start < 16)
+        return bytes_text_end_scalar(p, end);
+    mask = bytes_not_text(end - 16) & (unsigned)(0xffff0000u >> (end - p));
     return mask ? end - 16 + __builtin_ctz(mask) : end;
 }
-#define bytes_text_end bytes_text_end_sse2
+#define bytes_text_end_in bytes_text_end_sse2
 #else
-#define bytes_text_end bytes_text_end_scalar
+#define bytes_text_end_in(start, p, end) bytes_text_end_scalar(p, end)
 #endif
+
+static inline const char *bytes_text_end(const char *p, const char *end)
+{
+    return bytes_text_end_in(p, p, end);
+}
+
+/* How many bytes from `p` on come before the first ':', as far as 16 or 32 bytes tell at once;
+ * else anything up to 32. A hint only. */
+static inline unsigned bytes_to_colon(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    if (end - p >= 16) {
+        const __m128i colon = _mm_set1_epi8(':');
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+        unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, colon));
+        if (mask || end - p < 32)
+            return mask ? (unsigned)__builtin_ctz(mask) : 0;
+        v = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+        mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, colon));
+        return mask ? 16 + (unsigned)__builtin_ctz(mask) : 32;
+    }
+#else
+    (void)p, (void)end;
+#endif
+    return 0;
+}
 
 #endif

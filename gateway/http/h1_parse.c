@@ -129,7 +129,7 @@ long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
     uint32_t at = scan->pos;
 
     while (at < window) {
-        at = (uint32_t)(bytes_text_end(p + at, p + window) - p);
+        at = (uint32_t)(bytes_text_end_in(p, p + at, p + window) - p);
         if (at == window || (p[at] == '\r' && at + 1 == window))
             break; /* the next byte decides */
         if (p[at] != '\r' || p[at + 1] != '\n')
@@ -334,18 +334,19 @@ static int read_request_line(struct reader *r)
 /* RFC 9112 4 */
 static int read_status_line(struct reader *r)
 {
-    uint64_t status;
+    const char *p;
 
     if (read_version(r) < 0)
         return -1;
-    if (*r->p != ' ' || r->end - r->p < 6 ||
-        str_to_u64((struct str){r->p + 1, 3}, 599, &status) < 0 || status < 100)
-        return bad(r, R_UPSTREAM_PROTOCOL, r->p);
-    r->head->status = (uint16_t)status;
+    p = r->p;
+    if (*p != ' ' || r->end - p < 6 || p[1] < '1' || p[1] > '5' || p[2] < '0' || p[2] > '9' ||
+        p[3] < '0' || p[3] > '9')
+        return bad(r, R_UPSTREAM_PROTOCOL, p);
+    r->head->status = (uint16_t)((p[1] - '0') * 100 + (p[2] - '0') * 10 + p[3] - '0');
     r->p += 4;
     if (*r->p == ' ') {
         const char *text = ++r->p;
-        r->p = bytes_text_end(text, r->end);
+        r->p = bytes_text_end_in(r->start, text, r->end);
         r->head->reason_phrase = (struct str){text, (size_t)(r->p - text)};
     }
     return read_line_end(r, R_UPSTREAM_PROTOCOL);
@@ -358,10 +359,15 @@ static int read_field(struct reader *r, struct field *field)
 
     if (p == r->end) /* no empty line came */
         return bad(r, R_BAD_LINE_ENDING, p);
-    field->name.p = p;
-    while (byte_is(*p, BYTE_TOKEN))
-        p++;
-    field->name.n = (size_t)(p - field->name.p);
+    field->name = (struct str){p, bytes_to_colon(p, r->end)};
+    field->id = field_id_of(field->name);
+    if (field->id == F_OTHER) { /* else all of it is known to be a token */
+        while (byte_is(*p, BYTE_TOKEN))
+            p++;
+        field->name.n = (size_t)(p - field->name.p);
+        field->id = field_id_of(field->name);
+    }
+    p = field->name.p + field->name.n;
     if (*p != ':' || field->name.n == 0) {
         r->p = p;
         if (p == field->name.p && *p == '\r' && p[1] == '\n' && p + 2 == r->end)
@@ -372,11 +378,11 @@ static int read_field(struct reader *r, struct field *field)
         bool ends_badly = *p == '\n' || (*p == '\r' && p[1] != '\n');
         return bad(r, ends_badly ? R_BAD_LINE_ENDING : R_BAD_FIELD_NAME, p);
     }
-    do
+    p += p[1] == ' ' ? 2 : 1;
+    while (*p == ' ' || *p == '\t')
         p++;
-    while (*p == ' ' || *p == '\t');
     value = p;
-    end = p = bytes_text_end(p, r->end);
+    end = p = bytes_text_end_in(r->start, p, r->end);
     if (*p != '\r' || p[1] != '\n') {
         enum reason reason = *p == '\r' || *p == '\n' ? R_BAD_LINE_ENDING : R_BAD_FIELD_VALUE;
         return fail(r->fault, r->request, reason, (size_t)(p - r->start), field->name);
@@ -384,8 +390,8 @@ static int read_field(struct reader *r, struct field *field)
     while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
         end--;
     field->value = (struct str){value, (size_t)(end - value)};
-    field->id = field_id_of(field->name);
     field->checked = true;
+    field->line = end == p && value == field->name.p + field->name.n + 2 && value[-1] == ' ';
     r->p = p + 2;
     return 1;
 }

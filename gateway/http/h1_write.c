@@ -48,25 +48,50 @@ static char *put(char *out, struct str s)
     return out + s.n;
 }
 
-/* Where a line begins, its CR LF put behind it: its end, or NULL when something in it is not
- * text. One look at the whole line is cheaper than one at each part. */
-static char *end_line(const char *line, char *out)
+/* Framing is written from head->framing or not at all. */
+static bool is_framing(const struct field *field)
 {
-    if (bytes_text_end(line, out) != out)
+    return field->id == F_CONTENT_LENGTH || field->id == F_TRANSFER_ENCODING;
+}
+
+/* The end of the line that a field still is in memory, its CR LF included; NULL: it is none.
+ * Framing never is: who reads it keeps no field of it. */
+static const char *line_end(const struct field *field)
+{
+    const char *end = field->value.p + field->value.n;
+
+    if (!field->line || field->value.p != field->name.p + field->name.n + 2)
         return NULL;
-    out[0] = '\r';
-    out[1] = '\n';
-    return out + 2;
+    return end[0] == '\r' && end[1] == '\n' ? end + 2 : NULL;
+}
+
+/* What came from one peer goes to the other in runs of lines: copies all that stand one behind
+ * the other from *i on, and moves *i behind them. */
+static char *put_lines(char *out, const struct head *head, uint32_t *i)
+{
+    const char *start = head->fields[*i].name.p, *end = start, *next;
+
+    while (*i < head->count && head->fields[*i].name.p == end &&
+           (next = line_end(&head->fields[*i]))) {
+        end = next;
+        ++*i;
+    }
+    memcpy(out, start, (size_t)(end - start));
+    return out + (end - start);
 }
 
 static char *put_fields(char *out, const struct head *head)
 {
-    for (uint32_t i = 0; i < head->count; i++) {
+    for (uint32_t i = 0; i < head->count;) {
         const struct field *field = &head->fields[i];
         const char *line = out;
 
-        /* framing is written from head->framing or not at all */
-        if (field->id == F_CONTENT_LENGTH || field->id == F_TRANSFER_ENCODING)
+        if (line_end(field)) {
+            out = put_lines(out, head, &i);
+            continue;
+        }
+        i++;
+        if (is_framing(field))
             continue;
         /* names that we know are tokens */
         if (!field->checked && field->id == F_OTHER && !head_is_token(field->name))
@@ -92,8 +117,6 @@ static char *put_length(char *out, uint64_t length)
 
 static char *put_persist(char *out, const struct head *head, enum h1_persist persist)
 {
-    const char *line;
-
     switch (persist) {
     case H1_PERSIST_DEFAULT:
         break;
@@ -102,10 +125,10 @@ static char *put_persist(char *out, const struct head *head, enum h1_persist per
     case H1_PERSIST_KEEP:
         return put(out, STR("Connection: keep-alive\r\n"));
     case H1_PERSIST_UPGRADE:
-        if (head->upgrade.n == 0)
+        if (head->upgrade.n == 0 || !head_is_field_value(head->upgrade))
             return NULL;
-        line = out = put(out, STR("Connection: upgrade\r\n"));
-        return end_line(line, put(put(out, STR("Upgrade: ")), head->upgrade));
+        out = put(out, STR("Connection: upgrade\r\nUpgrade: "));
+        return put(put(out, head->upgrade), STR("\r\n"));
     }
     return out;
 }
@@ -154,14 +177,15 @@ size_t h1_write_response(char *out, const struct head *head, enum h1_persist per
 {
     const char *start = out;
 
-    if (head->status < 100 || head->status > 999)
+    if (head->status < 100 || head->status > 999 || !head_is_field_value(head->reason_phrase))
         return 0;
     out = put(out, STR("HTTP/1.1 "));
-    out += str_put_u64(out, head->status);
+    *out++ = (char)('0' + head->status / 100);
+    *out++ = (char)('0' + head->status / 10 % 10);
+    *out++ = (char)('0' + head->status % 10);
     *out++ = ' ';
-    out = end_line(start, put(out, head->reason_phrase));
-    if (out)
-        out = put_fields(out, head);
+    out = put(put(out, head->reason_phrase), STR("\r\n"));
+    out = put_fields(out, head);
     if (!out)
         return 0;
     if (head->framing == FRAMING_CHUNKED)

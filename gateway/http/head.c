@@ -5,15 +5,16 @@
 
 #include "http/bytes.h"
 
-#define A BYTE_TOKEN | BYTE_TARGET | BYTE_UNRESERVED
+#define A BYTE_TOKEN | BYTE_TARGET | BYTE_PATH | BYTE_UNRESERVED
 #define H A | BYTE_HEX
-#define T BYTE_TOKEN | BYTE_TARGET
-#define V BYTE_TARGET
+#define T BYTE_TOKEN | BYTE_TARGET | BYTE_PATH
+#define V BYTE_TARGET | BYTE_PATH
+#define N BYTE_TARGET
 /* clang-format off */
 const uint8_t byte_classes[256] = {
-    ['!'] = T, ['"'] = V, ['$'] = T, ['%'] = T, ['&'] = T, ['\''] = T, ['('] = V, [')'] = V,
-    ['*'] = T, ['+'] = T, [','] = V, ['-'] = A, ['.'] = A, ['/'] = V, [':'] = V, [';'] = V,
-    ['<'] = V, ['='] = V, ['>'] = V, ['?'] = V, ['@'] = V, ['['] = V, ['\\'] = V, [']'] = V,
+    ['!'] = T, ['"'] = V, ['$'] = T, ['%'] = BYTE_TOKEN | BYTE_TARGET, ['&'] = T, ['\''] = T, ['('] = V, [')'] = V,
+    ['*'] = T, ['+'] = T, [','] = V, ['-'] = A, ['.'] = A, ['/'] = V, [':'] = V, [';'] = N,
+    ['<'] = V, ['='] = V, ['>'] = V, ['?'] = N, ['@'] = V, ['['] = V, ['\\'] = N, [']'] = V,
     ['^'] = T, ['_'] = A, ['`'] = T, ['{'] = V, ['|'] = T, ['}'] = V, ['~'] = A,
     ['#'] = BYTE_TOKEN,
     ['0'] = H, H, H, H, H, H, H, H, H, H,
@@ -25,6 +26,7 @@ const uint8_t byte_classes[256] = {
 #undef H
 #undef T
 #undef V
+#undef N
 
 const struct str field_names[FIELD_COUNT] = {
     [F_HOST] = STR("Host"),
@@ -282,24 +284,34 @@ static int make_room(struct head *head, struct arena *arena)
     return 0;
 }
 
-static int append(struct head *head, struct arena *arena, struct field field)
+static inline int append(struct head *head, struct arena *arena, enum field_id id,
+                         struct str name, struct str value, bool checked)
 {
-    int err = make_room(head, arena);
-    if (err == 0) {
-        head->fields[head->count++] = field;
-        head->present |= 1ull << field.id;
-    }
-    return err;
+    if (head->count == head->cap && make_room(head, arena) < 0)
+        return -ENOMEM;
+    struct field *field = &head->fields[head->count++];
+    field->name = name;
+    field->value = value;
+    field->id = id;
+    field->checked = checked;
+    field->line = false;
+    head->present |= 1ull << id;
+    return 0;
 }
 
 int head_add(struct head *head, struct arena *arena, struct str name, struct str value)
 {
-    return append(head, arena, (struct field){name, value, field_id_of(name), false});
+    return append(head, arena, field_id_of(name), name, value, false);
 }
 
 int head_add_id(struct head *head, struct arena *arena, enum field_id id, struct str value)
 {
-    return append(head, arena, (struct field){field_names[id], value, id, false});
+    return append(head, arena, id, field_names[id], value, false);
+}
+
+int head_add_text(struct head *head, struct arena *arena, enum field_id id, struct str value)
+{
+    return append(head, arena, id, field_names[id], value, true);
 }
 
 int head_set(struct head *head, struct arena *arena, struct str name, struct str value)

@@ -58,6 +58,8 @@ struct field {
     enum field_id id;
     /* Name and value were checked where they were read: the writer need not look again. */
     bool checked;
+    /* They stand in memory as a whole line, "name: value" CR LF, or did before an edit. */
+    bool line;
 };
 
 /* Methods the gateway knows; others pass as M_OTHER. METHODS(X): X(name). */
@@ -124,6 +126,8 @@ unsigned head_remove_name(struct head *head, struct str name);
 /* Appends. Spans are kept, not copied. 0 or -ENOMEM. */
 int head_add(struct head *head, struct arena *arena, struct str name, struct str value);
 int head_add_id(struct head *head, struct arena *arena, enum field_id id, struct str value);
+/* As head_add_id, for a value that is text for certain: ours, or checked where it was read. */
+int head_add_text(struct head *head, struct arena *arena, enum field_id id, struct str value);
 /* Removes all of that name, then appends. 0 or -ENOMEM. */
 int head_set(struct head *head, struct arena *arena, struct str name, struct str value);
 

@@ -9,12 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #ifndef NDEBUG
 /* False: pretend that the kernel is not ready (errno says so). Else *n may be made smaller. */
 bool io_fault(size_t *n);
 #endif
+
+/* Not the library's recv, send and splice: threads can be cancelled in those, and to keep note
+ * of that costs each call two atomic operations. Nobody is cancelled here. */
 
 /* As recv: 0 at the end of the stream, -1 with errno. */
 static inline ssize_t io_recv(int fd, char *p, size_t n)
@@ -25,7 +30,7 @@ static inline ssize_t io_recv(int fd, char *p, size_t n)
 #endif
     ssize_t got;
     do
-        got = recv(fd, p, n, 0);
+        got = syscall(SYS_recvfrom, fd, p, n, 0, NULL, NULL);
     while (got < 0 && errno == EINTR);
     return got;
 }
@@ -46,8 +51,8 @@ static inline ssize_t io_send(int fd, struct iovec *iov, size_t count, bool more
     int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent;
     do
-        sent = count == 1 ? send(fd, iov->iov_base, iov->iov_len, flags)
-                          : sendmsg(fd, &msg, flags);
+        sent = count == 1 ? syscall(SYS_sendto, fd, iov->iov_base, iov->iov_len, flags, NULL, 0)
+                          : syscall(SYS_sendmsg, fd, &msg, flags);
     while (sent < 0 && errno == EINTR);
     return sent;
 }
@@ -62,7 +67,7 @@ static inline ssize_t io_splice(int from, int to, size_t n, bool more)
     unsigned flags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0);
     ssize_t moved;
     do
-        moved = splice(from, NULL, to, NULL, n, flags);
+        moved = syscall(SYS_splice, from, NULL, to, NULL, n, flags);
     while (moved < 0 && errno == EINTR);
     return moved;
 }

@@ -1,6 +1,9 @@
 #include "proxy/forward.h"
 
 #include <errno.h>
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
 
 #include "http/path.h"
 #include "net/proxy_protocol.h"
@@ -9,6 +12,7 @@
 #include "proxy/sticky.h"
 
 #define ID_MAX          128 /* of a request id that a trusted proxy brings */
+#define TRACEPARENT     55  /* bytes of one */
 #define DEADLINE_MAX_MS (24ull * 60 * 60 * 1000)
 
 /* ---- who asks ---- */
@@ -20,24 +24,26 @@ static void put_hex(char *out, uint64_t value, unsigned digits)
         out[i] = hex[value & 15];
 }
 
-/* Eight digits at once: the nibbles are spread over the bytes of a word, and each becomes its
- * digit by adding '0', or what lies between '9' and 'a' on top of it. */
-static void put_hex8(char out[8], uint32_t value)
-{
-    uint64_t x = __builtin_bswap32(value);
-    x = (x << 16 | x) & 0x0000ffff0000ffffull;
-    x = (x << 8 | x) & 0x00ff00ff00ff00ffull;
-    x = (x >> 4 & 0x000f000f000f000full) | (x << 8 & 0x0f000f000f000f00ull);
-    uint64_t over_9 = (x + 0x0606060606060606ull) >> 4 & 0x0101010101010101ull;
-    x += 0x3030303030303030ull + over_9 * ('a' - '9' - 1);
-    memcpy(out, &x, 8);
-}
-
+#ifdef __x86_64__
+/* All digits at once: the nibbles side by side, and each becomes its digit by adding '0', or
+ * what lies between '9' and 'a' on top of it. */
 static void put_hex16(char out[16], uint64_t value)
 {
-    put_hex8(out, (uint32_t)(value >> 32));
-    put_hex8(out + 8, (uint32_t)value);
+    const __m128i low = _mm_set1_epi8(15);
+    __m128i v = _mm_cvtsi64_si128((long long)__builtin_bswap64(value));
+    __m128i x =
+        _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi64(v, 4), low), _mm_and_si128(v, low));
+    __m128i over_9 =
+        _mm_and_si128(_mm_cmpgt_epi8(x, _mm_set1_epi8(9)), _mm_set1_epi8('a' - '9' - 1));
+    x = _mm_add_epi8(x, _mm_add_epi8(over_9, _mm_set1_epi8('0')));
+    memcpy(out, &x, 16);
 }
+#else
+static void put_hex16(char out[16], uint64_t value)
+{
+    put_hex(out, value, 16);
+}
+#endif
 
 static struct str new_id(struct exchange *ex)
 {
@@ -61,7 +67,7 @@ static bool is_plain(struct str s)
 static bool is_traceparent(struct str s)
 {
     static const uint8_t dashes[] = {2, 35, 52};
-    if (s.n != 55 || memcmp(s.p, "ff", 2) == 0 ||
+    if (s.n != TRACEPARENT || memcmp(s.p, "ff", 2) == 0 ||
         memcmp(s.p + 3,
                "0000000000000000"
                "0000000000000000",
@@ -362,11 +368,15 @@ static struct str traceparent(struct exchange *ex)
     if (field && is_traceparent(field->value))
         return field->value;
     ex->trace_is_new = true;
-    char parent[16];
-    put_hex16(parent, context_random(ex->cx) | 1); /* all zeros would not be valid */
-    return arena_join(
-        &ex->arena,
-        (struct str[]){STR("00-"), ex->trace_id, STR("-"), {parent, 16}, STR("-01")}, 5);
+    char *text = arena_alloc(&ex->arena, TRACEPARENT);
+    if (!text)
+        return (struct str){NULL, 0};
+    memcpy(text, "00-", 3);
+    memcpy(text + 3, ex->trace_id.p, ID_LEN);
+    text[35] = '-';
+    put_hex16(text + 36, context_random(ex->cx) | 1); /* all zeros would not be valid */
+    memcpy(text + 52, "-01", 3);
+    return (struct str){text, TRACEPARENT};
 }
 
 static struct str strip_prefix(struct str path, struct str prefix)
@@ -512,7 +522,7 @@ static bool tell_deadline(struct exchange *ex)
         return true;
     ex->time_left = time_left(ex);
     return ex->time_left.p &&
-           head_add_id(ex->head, &ex->arena, F_X_REQUEST_DEADLINE_MS, ex->time_left) == 0;
+           head_add_text(ex->head, &ex->arena, F_X_REQUEST_DEADLINE_MS, ex->time_left) == 0;
 }
 
 static bool add_ours(struct exchange *ex, struct str host, const struct forwarded *forwarded,
@@ -526,12 +536,12 @@ static bool add_ours(struct exchange *ex, struct str host, const struct forwarde
         head_add_id(head, arena, F_X_SSL_CLIENT_S_DN, ex->peer->tls->subject) < 0)
         return false;
     return forwarded_add(ex, forwarded) &&
-           head_add_id(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&
-           head_add_id(head, arena, F_TRACEPARENT, trace) == 0 &&
-           head_add_id(head, arena, F_VIA,
-                       head->h2      ? STR("2.0 postern")
-                       : head->minor ? STR("1.1 postern")
-                                     : STR("1.0 postern")) == 0 &&
+           head_add_text(head, arena, F_X_REQUEST_ID, ex->req_id) == 0 &&
+           head_add_text(head, arena, F_TRACEPARENT, trace) == 0 &&
+           head_add_text(head, arena, F_VIA,
+                         head->h2      ? STR("2.0 postern")
+                         : head->minor ? STR("1.1 postern")
+                                       : STR("1.0 postern")) == 0 &&
            tell_deadline(ex);
 }
 

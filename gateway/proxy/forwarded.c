@@ -195,15 +195,15 @@ bool forwarded_add(struct exchange *ex, const struct forwarded *forwarded)
     if (forwarded->x_for.p) {
         struct str host = head->authority;
         if (!(ex->trusted && head_find(head, F_X_FORWARDED_PROTO)) &&
-            head_add_id(head, arena, F_X_FORWARDED_PROTO,
-                        ex->peer->tls ? STR("https") : STR("http")) < 0)
+            head_add_text(head, arena, F_X_FORWARDED_PROTO,
+                          ex->peer->tls ? STR("https") : STR("http")) < 0)
             return false;
         if (host.n && !(ex->trusted && head_find(head, F_X_FORWARDED_HOST)) &&
-            head_add_id(head, arena, F_X_FORWARDED_HOST, host) < 0)
+            head_add_text(head, arena, F_X_FORWARDED_HOST, host) < 0)
             return false;
-        if (head_add_id(head, arena, F_X_FORWARDED_FOR, forwarded->x_for) < 0)
+        if (head_add_text(head, arena, F_X_FORWARDED_FOR, forwarded->x_for) < 0)
             return false;
     }
     return !forwarded->rfc7239.p ||
-           head_add_id(head, arena, F_FORWARDED, forwarded->rfc7239) == 0;
+           head_add_text(head, arena, F_FORWARDED, forwarded->rfc7239) == 0;
 }

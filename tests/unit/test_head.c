@@ -297,7 +297,10 @@ static void vector_scan_is_the_twin_of_the_scalar_one(void **state)
                 memset(p, ' ' + (int)(bad % 90), n);
                 if (bad < n)
                     p[bad] = (char)c;
-                assert_ptr_equal(bytes_text_end(p, p + n), bytes_text_end_scalar(p, p + n));
+                const char *end = bytes_text_end_scalar(p, p + n);
+                assert_ptr_equal(bytes_text_end(p, p + n), end);
+                for (const char *from = p; from <= end; from++)
+                    assert_ptr_equal(bytes_text_end_in(p, from, p + n), end);
                 if (bad == n)
                     break;
             }

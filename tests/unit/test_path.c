@@ -241,6 +241,26 @@ static void refuses_broken_escapes_and_foreign_bytes_always(void **state)
         assert_refused(cases[i].raw, ALL, 0, cases[i].at);
 }
 
+/* An escape in front makes the long way of it: the rest must be read the same. */
+static void what_is_plain_at_a_glance_is_plain(void **state)
+{
+    (void)state;
+    for (unsigned pair = 0; pair < 0x10000; pair++) {
+        char a = (char)(pair >> 8), b = (char)pair;
+        char plain[] = {'/', 'x', a, b, 'y'}, escaped[] = {'/', '%', '7', '8', a, b, 'y'};
+        for (unsigned allow = 0; allow <= ALL; allow += ALL) {
+            struct str one = {NULL, 0}, other = {NULL, 0};
+            unsigned cls;
+            size_t at;
+            int rc = path_normalise((struct str){plain, 5}, allow, &arena, &one, &cls, &at);
+            assert_int_equal(
+                path_normalise((struct str){escaped, 7}, allow, &arena, &other, &cls, &at), rc);
+            assert_true(rc < 0 || str_eq(one, other));
+        }
+        arena_done(&arena);
+    }
+}
+
 static void says_when_memory_is_out(void **state)
 {
     struct str got = {NULL, 0};
@@ -278,6 +298,7 @@ int main(void)
         WITH_ARENA(refuses_each_class_by_name_and_place),
         WITH_ARENA(keeps_the_escapes_of_a_class_that_is_allowed),
         WITH_ARENA(refuses_broken_escapes_and_foreign_bytes_always),
+        WITH_ARENA(what_is_plain_at_a_glance_is_plain),
         WITH_ARENA(says_when_memory_is_out),
         cmocka_unit_test(each_class_has_a_text_of_its_own),
     };
