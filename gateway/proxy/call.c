@@ -1,9 +1,12 @@
 #include "proxy/call.h"
 
-#include "plugin/watchdog.h"
-#include "up/balance.h"
+#include <errno.h>
 
-#define TRIES_MAX 2 /* at servers, the first included */
+#include "net/proxy_protocol.h"
+#include "plugin/watchdog.h"
+#include "proxy/attempt.h"
+#include "proxy/shed.h"
+#include "up/outlier.h"
 
 struct call {
     struct call *next, **prev; /* of the worker's calls */
@@ -14,12 +17,14 @@ struct call {
     struct fleet *fleet;
     struct tried tried;
     int server;
-    unsigned tries;
+    unsigned retries; /* within the budget; the keep-alive race is none */
+    bool admitted;    /* it counts in breaker.requests */
     bool at_server, reused, raced;
+    uint64_t sent_at;
     struct pool_waiter waiter;
     struct leg *up;
     struct h1_client *client;
-    struct deadline due;
+    struct deadline due, try_due;
     struct task fail; /* for what fails at once */
     const char *failure;
     struct arena arena;
@@ -66,8 +71,11 @@ static void end(struct call *call, const struct postern_reply *reply)
     if (call->next)
         call->next->prev = call->prev;
     drop_up(call);
+    if (call->admitted)
+        breaker_end(&call->cluster->breaker);
     loop_cancel(cx->loop, &call->fail);
     deadline_end(&cx->loop->wheel, &call->due);
+    deadline_end(&cx->loop->wheel, &call->try_due);
     uint64_t ticks = watchdog_ticks();
     call->done(cx->station, reply, call->arg);
     watchdog_behind_code((const void *)call->done, "end of a call", ticks);
@@ -134,30 +142,97 @@ static void succeed(struct call *call)
 /* ---- the connection ---- */
 
 static void ask(struct call *call, int server);
-static int pick(struct call *call);
 
-static bool may_repeat(const struct call *call, const struct leg_fault *fault)
+static bool may_repeat(const struct call *call, bool untouched)
 {
-    return fault->untouched || method_is_idempotent(call->head.method);
+    return untouched || method_is_idempotent(call->head.method);
+}
+
+static int pick(struct call *call)
+{
+    return attempt_pick(call->cx, call->fleet, &call->tried, 0);
+}
+
+/* Another server to go to, if the upstream's `retry` and its budget allow it, or -1. Whom nobody
+ * can connect to is not asked twice: a plugin that waits had better hear of it soon. */
+static int elsewhere(struct call *call, unsigned kind, bool untouched)
+{
+    if (!(call->cluster->retry_on & kind) || call->retries >= call->cluster->retry_attempts ||
+        !may_repeat(call, untouched) || !attempt_may_retry(call->fleet, call->cx->loop->now))
+        return -1;
+    tried_add(&call->tried, (unsigned)call->server);
+    int server = pick(call);
+    if (server >= 0 || kind == RETRY_CONNECT)
+        return server;
+    call->tried = (struct tried){.regardless = 0}; /* all were tried: start over */
+    return pick(call);
+}
+
+static void go_elsewhere(struct call *call, int server)
+{
+    call->retries++;
+    call->fleet->retried[0]++;
+    series_add(call->fleet->retries, 1);
+    ask(call, server);
+}
+
+/* The keep-alive race: the server closed an idle connection as the request went out. */
+static bool is_race(const struct call *call, const struct leg_fault *fault)
+{
+    return fault->reason == R_UPSTREAM_RESET && call->reused && fault->silent && !call->raced;
 }
 
 /* True: it is asked once more. */
 static bool retry(struct call *call, const struct leg_fault *fault)
 {
-    if (call->answer || !may_repeat(call, fault))
+    if (call->answer)
         return false;
-    if (fault->reason == R_UPSTREAM_RESET && call->reused && fault->silent && !call->raced) {
+    if (is_race(call, fault) && may_repeat(call, fault->untouched)) {
         call->raced = true;
+        series_add(call->fleet->retries, 1);
         ask(call, call->server);
         return true;
     }
-    if (fault->reason != R_UPSTREAM_CONNECT || call->tries >= TRIES_MAX)
-        return false;
-    tried_add(&call->tried, (unsigned)call->server);
-    int server = pick(call);
+    int server = elsewhere(call, attempt_kind(fault->reason), fault->untouched);
     if (server >= 0)
-        ask(call, server);
+        go_elsewhere(call, server);
     return server >= 0;
+}
+
+static void note_failure(const struct call *call, enum reason reason)
+{
+    attempt_note(call->cluster, (unsigned)call->server, reason, call->cx->loop->now);
+}
+
+static void retry_or_fail(struct call *call, const struct leg_fault *fault)
+{
+    if (fault->reason == R_UPSTREAM_OVERFLOW)
+        shed_note(call->cx, call->fleet, fault);
+    if (!retry(call, fault))
+        fail(call, reason_texts[fault->reason].title);
+}
+
+/* This try has had its time; the call may have more. */
+static void on_try_due(struct deadline *deadline)
+{
+    struct call *call = (struct call *)((char *)deadline - offsetof(struct call, try_due));
+    struct leg_fault fault = {.reason = R_UPSTREAM_TIMEOUT_CONNECT,
+                              .err = ETIMEDOUT,
+                              .untouched = true,
+                              .silent = true};
+    if (call->client) {
+        fault.reason = R_UPSTREAM_TIMEOUT_RESPONSE;
+        fault.untouched = h1_client_is_untouched(call->client);
+    }
+    note_failure(call, fault.reason);
+    drop_up(call);
+    retry_or_fail(call, &fault);
+}
+
+/* A status that counts as a failure is noted at once; that all went well, only at the end. */
+static unsigned bad_status(const struct call *call, unsigned status)
+{
+    return outlier_status(status) & call->cluster->watch.outlier.counts;
 }
 
 static void on_head(struct leg *leg, struct head *head)
@@ -168,6 +243,16 @@ static void on_head(struct leg *leg, struct head *head)
     unsigned labels[4] = {call->cluster->metric_name,
                           call->cluster->servers[call->server].metric_name, head->status};
     series_add(metrics_series(call->cx->metrics, METRIC_UPSTREAM_REQUESTS, labels), 1);
+    unsigned kind = attempt_status_kind(head->status), bad = bad_status(call, head->status);
+    if (bad)
+        outlier_note(call->cluster, (unsigned)call->server, bad, call->cx->loop->now);
+    int server = kind ? elsewhere(call, kind, false) : -1;
+    if (server >= 0) {
+        drop_up(call);
+        go_elsewhere(call, server);
+        return;
+    }
+    deadline_off(&call->try_due);
     call->answer = head;
     if (head->has_length && head->framing == FRAMING_LENGTH && head->length > call->max)
         fail(call, "its answer is larger than it may be");
@@ -211,6 +296,10 @@ static void on_end(struct leg *leg, struct head *trailers)
 {
     (void)trailers;
     struct call *call = leg->owner;
+    uint64_t now = call->cx->loop->now;
+    if (!bad_status(call, call->answer->status))
+        outlier_note(call->cluster, (unsigned)call->server, 0, now);
+    histogram_add(call->fleet->duration, now - call->sent_at);
     leave_server(call);
     leg->ops->release(leg);
     succeed(call);
@@ -225,8 +314,9 @@ static void on_gone(struct leg *leg, const struct leg_fault *fault)
 {
     struct call *call = leg->owner;
     leave_server(call);
-    if (!retry(call, fault))
-        fail(call, reason_texts[fault->reason].title);
+    if (call->answer || !is_race(call, fault))
+        note_failure(call, fault->reason);
+    retry_or_fail(call, fault);
 }
 
 static const struct leg_events events = {
@@ -262,6 +352,12 @@ static void take(struct call *call, struct h1_client *client)
     call->up->arena = &call->arena;
     h1_client_lend(client);
     call->reused = pool_is_reused(client);
+    call->sent_at = call->cx->loop->now;
+    if (call->cluster->proxy_protocol) { /* we speak for nobody, as a probe does */
+        char bytes[PROXY_PROTOCOL_WRITE];
+        stream_write(&client->stream, bytes,
+                     proxy_protocol_write(bytes, call->cluster->proxy_protocol, NULL, NULL));
+    }
     call->up->ops->send_head(call->up, &call->head);
     if (!send_body(call)) {
         drop_up(call);
@@ -285,25 +381,8 @@ static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
 {
     struct call *call = of_waiter(waiter);
     leave_server(call);
-    if (!retry(call, fault))
-        fail(call, reason_texts[fault->reason].title);
-}
-
-/* One whose last connect went well, else any. */
-static int pick(struct call *call)
-{
-    struct tried passed = call->tried;
-    int first = -1;
-    for (;;) {
-        int server = balance_pick(call->cluster, &passed, 0, context_random(call->cx));
-        if (server < 0)
-            return first;
-        if (!pool_is_down(call->fleet->pools[server]))
-            return server;
-        if (first < 0)
-            first = server;
-        tried_add(&passed, (unsigned)server);
-    }
+    note_failure(call, fault->reason);
+    retry_or_fail(call, fault);
 }
 
 /* The name that the server knows itself by. */
@@ -323,13 +402,14 @@ static struct str host_of(const struct call *call)
 static void ask(struct call *call, int server)
 {
     call->server = server;
-    call->tries++;
     call->at_server = true;
     balance_begin(call->cluster, (unsigned)server);
     if (head_set(&call->head, &call->arena, field_names[F_HOST], host_of(call)) < 0) {
         fail_later(call, "out of memory");
         return;
     }
+    if (call->upstream->retry.try_timeout)
+        loop_deadline(call->cx->loop, &call->try_due, call->upstream->retry.try_timeout);
     call->waiter.on_ready = on_ready;
     call->waiter.on_failed = on_failed;
     struct h1_client *client =
@@ -402,6 +482,30 @@ static const char *make_head(struct call *call, const struct postern_call *what)
     return ok ? NULL : "out of memory";
 }
 
+/* False: the breaker is full. */
+static bool admit(struct call *call)
+{
+    struct breaker *breaker = &call->cluster->breaker;
+    uint32_t count;
+    if (!breaker->limits.requests)
+        return true;
+    call->admitted = breaker_begin(breaker, &count);
+    if (!call->admitted)
+        shed_note(call->cx, call->fleet,
+                  &(struct leg_fault){.reason = R_UPSTREAM_OVERFLOW,
+                                      .which = LIMIT_REQUESTS,
+                                      .limit = breaker->limits.requests,
+                                      .actual = count});
+    return call->admitted;
+}
+
+/* Its own, or that of everything that goes there. */
+static uint32_t deadline_of(const struct call *call, const struct postern_call *what)
+{
+    uint32_t total = call->cluster->limits.total;
+    return total && total < what->deadline_ms ? total : what->deadline_ms;
+}
+
 static void begin(struct call *call, const struct postern_call *what)
 {
     struct context *cx = call->cx;
@@ -421,7 +525,13 @@ static void begin(struct call *call, const struct postern_call *what)
     call->fleet = context_fleet(cx, call->cluster);
     call->max = what->max_bytes;
     deadline_init(&call->due, on_due);
-    loop_deadline(cx->loop, &call->due, what->deadline_ms);
+    deadline_init(&call->try_due, on_try_due);
+    loop_deadline(cx->loop, &call->due, deadline_of(call, what));
+    if (!admit(call)) {
+        fail_later(call, reason_texts[R_UPSTREAM_OVERFLOW].title);
+        return;
+    }
+    attempt_begun(call->fleet, cx->loop->now);
     int server = pick(call);
     if (server >= 0)
         ask(call, server);

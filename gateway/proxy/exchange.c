@@ -100,7 +100,7 @@ void exchange_fail(struct exchange *ex, const struct leg_fault *fault)
         ex->fault = *fault;
         exchange_drop_up(ex);
         if (fault->reason == R_UPSTREAM_OVERFLOW)
-            shed_note(ex, fault);
+            shed_note(ex->cx, ex->fleet, fault);
         exchange_to(ex, EX_REPLY);
         reply_error(ex, fault);
         break;

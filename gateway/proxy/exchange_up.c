@@ -4,80 +4,25 @@
 
 #include <errno.h>
 
+#include "proxy/attempt.h"
 #include "proxy/forward.h"
 #include "proxy/plugins.h"
 #include "proxy/spare.h"
 #include "proxy/sticky.h"
 #include "up/outlier.h"
 
-#define HOP_MS      250            /* RFC 8305 5: the delay between two addresses of a name */
-#define RETRY_FLOOR 10             /* retries in a window that no budget forbids */
-#define RETRY_HALF  (5 * NS_PER_S) /* half of the budget's window */
+#define HOP_MS 250 /* RFC 8305 5: the delay between two addresses of a name */
 #define STALE_AFTER                                                                            \
     (1 * NS_PER_S) /* idle so long, a connection is looked at before a                         \
                       request that cannot be repeated goes out on it */
 
 static void ask(struct exchange *ex, int server);
 
-/* ---- the retry budget ---- */
-
-static void budget_turn(struct fleet *fleet, uint64_t now)
-{
-    if (now - fleet->window_at < RETRY_HALF)
-        return;
-    bool long_ago = now - fleet->window_at >= 2 * RETRY_HALF;
-    fleet->requests[1] = long_ago ? 0 : fleet->requests[0];
-    fleet->retried[1] = long_ago ? 0 : fleet->retried[0];
-    fleet->requests[0] = fleet->retried[0] = 0;
-    fleet->window_at = now;
-}
-
-static bool budget_allows(const struct exchange *ex)
-{
-    struct fleet *fleet = ex->fleet;
-    budget_turn(fleet, ex->cx->loop->now);
-    uint64_t requests = fleet->requests[0] + fleet->requests[1];
-    uint64_t retried = fleet->retried[0] + fleet->retried[1];
-    return retried < RETRY_FLOOR ||
-           retried * 1000 < requests * ex->cluster->retry_budget_permille;
-}
-
 /* ---- choosing ---- */
 
-/* A server that is not passed over, can be connected to and has a connection to spare; if there
- * is none, the first that is only busy, else the first whose last connect failed. */
-static int pick_among(struct exchange *ex, uint32_t regardless)
-{
-    struct tried passed = ex->tried;
-    int busy = -1, down = -1;
-    passed.regardless = regardless;
-    for (;;) {
-        uint64_t random =
-            ex->cluster->balance == BALANCE_TWO_CHOICES ? context_random(ex->cx) : 0;
-        int server = balance_pick(ex->cluster, &passed, ex->hash, random);
-        if (server < 0)
-            return busy < 0 ? down : busy;
-        const struct pool *pool = ex->fleet->pools[server];
-        bool is_down = pool_is_down(pool);
-        if (!is_down && (ex->hash || !pool_is_busy(pool))) /* keys wait for their server */
-            return server;
-        int *other = is_down ? &down : &busy;
-        if (*other < 0)
-            *other = server;
-        tried_add(&passed, (unsigned)server);
-    }
-}
-
-/* A cold server is better than none; and so is any that nobody took out on purpose, where the
- * upstream says so. */
 static int pick(struct exchange *ex)
 {
-    int server = pick_among(ex, 0);
-    if (server < 0)
-        server = pick_among(ex, VITAL_WARMING);
-    if (server < 0 && ex->cluster->watch.panic == PANIC_USE_ALL)
-        server = pick_among(ex, VITAL_OUT & ~VITAL_DRAINING);
-    return server;
+    return attempt_pick(ex->cx, ex->fleet, &ex->tried, ex->hash);
 }
 
 /* Whether somebody who likes this server best had better go elsewhere. */
@@ -91,8 +36,7 @@ void exchange_choose(struct exchange *ex)
 {
     if (ex->cluster->balance == BALANCE_HASH)
         ex->hash = forward_hash(ex, ex->upstream->hash_on, ex->upstream->hash_name);
-    budget_turn(ex->fleet, ex->cx->loop->now);
-    ex->fleet->requests[0]++;
+    attempt_begun(ex->fleet, ex->cx->loop->now);
     int server = sticky_server(ex);
     if (server < 0 || is_out(ex, server))
         server = pick(ex);
@@ -112,25 +56,7 @@ static void note(const struct exchange *ex, unsigned what)
 
 static void note_failure(const struct exchange *ex, enum reason reason)
 {
-    switch (reason) {
-    case R_UPSTREAM_CONNECT:
-    case R_UPSTREAM_TIMEOUT_CONNECT:
-        note(ex, OUTLIER_CONNECT);
-        break;
-    case R_UPSTREAM_RESET:
-        note(ex, OUTLIER_RESET);
-        break;
-    case R_UPSTREAM_TIMEOUT_RESPONSE:
-    case R_UPSTREAM_TIMEOUT_IDLE:
-    case R_UPSTREAM_TIMEOUT_TOTAL:
-        note(ex, OUTLIER_TIMEOUT);
-        break;
-    case R_UPSTREAM_PROTOCOL:
-        note(ex, OUTLIER_PROTOCOL);
-        break;
-    default: /* not the server's */
-        break;
-    }
+    attempt_note(ex->cluster, (unsigned)ex->server, reason, ex->cx->loop->now);
 }
 
 void exchange_out_of_time(const struct exchange *ex)
@@ -280,21 +206,6 @@ void exchange_hop_due(struct deadline *deadline)
 
 /* ---- once more ---- */
 
-static unsigned retry_kind(enum reason reason)
-{
-    switch (reason) {
-    case R_UPSTREAM_CONNECT:
-    case R_UPSTREAM_TIMEOUT_CONNECT:
-        return RETRY_CONNECT;
-    case R_UPSTREAM_RESET:
-        return RETRY_RESET;
-    case R_UPSTREAM_TIMEOUT_RESPONSE:
-        return RETRY_TIMEOUT;
-    default:
-        return 0;
-    }
-}
-
 /* Whether the request may go out again as far as the request is concerned: all of it is at
  * hand, and either nobody has seen it or seeing it twice does no harm. */
 static bool is_repeatable(const struct exchange *ex, bool untouched)
@@ -317,10 +228,8 @@ static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
     if (!(ex->cluster->retry_on & kind) || ex->retries >= ex->cluster->retry_attempts ||
         ex->match.route->retry == ROUTE_RETRY_NEVER || !is_repeatable(ex, untouched))
         return -1;
-    if (!budget_allows(ex)) {
-        series_add(ex->fleet->refused, 1);
+    if (!attempt_may_retry(ex->fleet, ex->cx->loop->now))
         return -1;
-    }
     tried_add(&ex->tried, (unsigned)ex->server);
     int server = pick(ex);
     if (server >= 0)
@@ -349,7 +258,7 @@ static bool retry(struct exchange *ex, const struct leg_fault *fault)
         again(ex, ex->server);
         return true;
     }
-    int server = elsewhere(ex, retry_kind(fault->reason), fault->untouched);
+    int server = elsewhere(ex, attempt_kind(fault->reason), fault->untouched);
     if (server < 0)
         return false;
     go_elsewhere(ex, server);
@@ -395,14 +304,6 @@ static void on_tunnel(struct exchange *ex, struct head *head)
     ex->down->ops->tunnel(ex->down);
 }
 
-static unsigned status_kind(unsigned status)
-{
-    return status == 502   ? RETRY_502
-           : status == 503 ? RETRY_503
-           : status == 504 ? RETRY_504
-                           : 0;
-}
-
 static void count_answer(struct exchange *ex)
 {
     unsigned labels[4] = {ex->cluster->metric_name,
@@ -413,7 +314,7 @@ static void count_answer(struct exchange *ex)
 /* Another server may do better than this answer. */
 static bool retry_status(struct exchange *ex, struct head *head)
 {
-    unsigned kind = status_kind(head->status);
+    unsigned kind = attempt_status_kind(head->status);
     int server = kind ? elsewhere(ex, kind, false) : -1;
     if (server < 0)
         return false;

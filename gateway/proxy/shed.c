@@ -49,17 +49,16 @@ static void on_calm_due(struct deadline *deadline)
         loop_deadline(fleet->loop, deadline, LOOK_MS);
 }
 
-void shed_note(struct exchange *ex, const struct leg_fault *fault)
+void shed_note(struct context *cx, struct fleet *fleet, const struct leg_fault *fault)
 {
-    struct fleet *fleet = ex->fleet;
-    unsigned labels[4] = {ex->cluster->metric_name, fault->which};
-    series_add(metrics_series(ex->cx->metrics, METRIC_UPSTREAM_OVERFLOWS, labels), 1);
-    if (!breaker_refused(&ex->cluster->breaker, ex->cx->loop->now))
+    unsigned labels[4] = {fleet->cluster->metric_name, fault->which};
+    series_add(metrics_series(cx->metrics, METRIC_UPSTREAM_OVERFLOWS, labels), 1);
+    if (!breaker_refused(&fleet->cluster->breaker, cx->loop->now))
         return;
     log_warn("upstream \"%s\" refuses requests: %s is %llu, and this would be %llu",
-             ex->cluster->name, limit_names[fault->which], (unsigned long long)fault->limit,
+             fleet->cluster->name, limit_names[fault->which], (unsigned long long)fault->limit,
              (unsigned long long)fault->actual);
-    fleet->loop = ex->cx->loop;
+    fleet->loop = cx->loop;
     fleet->calm_due.on_due = on_calm_due;
     loop_deadline(fleet->loop, &fleet->calm_due, LOOK_MS);
 }

@@ -414,6 +414,100 @@ def test_a_call_survives_the_keep_alive_race(gateway, upstream):
     assert client.response().get("X-Waited").startswith("200 0")
 
 
+def calls(upstream, waiter="", more=""):
+    """`upstream` is what is in it."""
+    return f'upstream "sub" {{ {upstream} }}\n' + answers(
+        ("a", f'waiter {{ how = call  after = 5s  origin = "sub" {waiter} }}')) + more
+
+
+@pytest.mark.parametrize("version, header", [
+    ("v1", b"PROXY UNKNOWN\r\n"),
+    ("v2", b"\r\n\r\n\0\r\nQUIT\n\x21\x00\x00\x00"), # UNSPEC: we speak for nobody
+])
+def test_a_call_begins_with_the_header_that_its_upstream_asks_for(gateway, upstream, version, header):
+    up = upstream()
+    gw = gateway(calls(f'proxy_protocol = {version}  server "{up}" {{}}'), env=ENV)
+    client = gw.client()
+    for _ in range(2):
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+        conn = up.accept()
+        assert conn.read_exact(len(header)) == header
+        assert conn.expect().target == "/check"
+        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert client.response().get("X-Waited").startswith("200 0")
+
+
+def says(status):
+    return lambda request: f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+def test_a_call_is_sent_again_as_its_upstream_says(gateway, backend):
+    bad, good = backend("bad", says(503)), backend("good")
+    servers = f'server "{bad}" {{}} server "{good}" {{}}'
+    retry = "retry { on = {503} }"
+    gw = gateway(calls(servers + retry), env=ENV)
+    assert [gw.get("/a").get("X-Waited") for _ in range(4)] == ["200 4 good"] * 4
+    assert bad.count > 0 and good.count == 4
+    gw.wait_metric(bad.count, "postern_upstream_retries_total", upstream="sub")
+    for other in (servers, servers + retry.replace("{ on", "{ attempts = 0  on")):
+        gw = gateway(calls(other), env=ENV)
+        assert [gw.get("/a").get("X-Waited")[:3] for _ in range(4)] == ["503", "200"] * 2
+    gw = gateway(calls(servers + retry, "method = POST"), env=ENV) # somebody has seen it
+    assert [gw.get("/a").get("X-Waited")[:3] for _ in range(4)] == ["503", "200"] * 2
+    assert gw.metric("postern_upstream_retries_total", upstream="sub") == 0
+
+
+def test_calls_keep_to_the_retry_budget(gateway, backend):
+    bad, worse = backend("bad", says(503)), backend("worse", says(503))
+    gw = gateway(calls(f'server "{bad}" {{}} server "{worse}" {{}} retry {{ on = {{503}}  budget = 0% }}'),
+                 env=ENV)
+    client = gw.client()
+    for _ in range(40):
+        assert client.get("/a").get("X-Waited").startswith("503")
+    retries, refused = (gw.metric(f"postern_upstream_retries_{name}total", upstream="sub")
+                        for name in ("", "refused_"))
+    assert retries >= 10 and refused > 0 # ten are free in a window
+    assert retries + refused == 40 and bad.count + worse.count == 40 + retries
+
+
+def test_a_try_of_a_call_has_its_own_time(gateway, upstream, backend):
+    silent, good = upstream(), backend("good")
+    gw = gateway(calls(f'server "{silent}" {{}} server "{good}" {{}} '
+                       'retry { on = {timeout}  try_timeout = 50ms }'), env=ENV)
+    assert [gw.get("/a").get("X-Waited") for _ in range(2)] == ["200 4 good"] * 2
+
+
+def test_calls_count_for_the_breaker(gateway, upstream):
+    up = upstream()
+    gw = gateway(calls(f'server "{up}" {{}} breaker {{ requests = 1 }}'), env=ENV)
+    first, second = gw.client(), gw.client()
+    first.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    conn = up.accept()
+    conn.expect()
+    assert second.get("/a").get("X-Waited") == "failed: Too many requests wait for the backend"
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert first.response().get("X-Waited").startswith("200 0")
+    gw.wait_metric(1, "postern_upstream_overflows_total", upstream="sub")
+    gw.wait_stderr(r'upstream "sub" refuses requests: breaker.requests is 1')
+    second.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n") # the first one is over
+    conn.expect()
+    conn.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert second.response().get("X-Waited").startswith("200 0")
+
+
+def test_calls_that_fail_speak_against_a_server(gateway, backend):
+    bad, good = backend("bad", says(503)), backend("good")
+    gw = gateway(calls(f'server "{bad}" {{}} server "{good}" {{}} '
+                       "outlier { failures = 2  eject = 1m  max_ejected = 50% }"), env=ENV)
+    for _ in range(4):
+        gw.get("/a")
+    until(lambda: [s["state"] for s in gw.upstream("sub")].count("up") == 1,
+          "one is ejected")
+    count = bad.count
+    assert [gw.get("/a").get("X-Waited") for _ in range(4)] == ["200 4 good"] * 4
+    assert bad.count == count
+
+
 # what goes on without requests
 
 
