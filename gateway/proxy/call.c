@@ -153,8 +153,8 @@ static int pick(struct call *call)
     return attempt_pick(call->cx, call->fleet, &call->tried, 0);
 }
 
-/* Another server to go to, if the upstream's `retry` and its budget allow it, or -1. Whom nobody
- * can connect to is not asked twice: a plugin that waits had better hear of it soon. */
+/* Another server to go to, if the upstream's `retry` and its budget allow it, or -1. Whom
+ * nobody can connect to is not asked twice: a plugin that waits had better hear of it soon. */
 static int elsewhere(struct call *call, unsigned kind, bool untouched)
 {
     if (!(call->cluster->retry_on & kind) || call->retries >= call->cluster->retry_attempts ||
