@@ -77,6 +77,21 @@ static int fail_request_line(struct h1_fault *fault, const char *p, size_t n,
                       limits->target_bytes, (size_t)(q - space - 1));
 }
 
+void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target)
+{
+    const char *space = memchr(p, ' ', n < METHOD_MAX + 1 ? n : METHOD_MAX + 1);
+    const char *end = p + n, *q;
+
+    if (!space || !head_is_token((struct str){p, (size_t)(space - p)}))
+        return;
+    *ret_method = (struct str){p, (size_t)(space - p)};
+    for (q = space + 1; q < end && byte_is(*q, BYTE_TARGET); q++)
+        ;
+    /* Not an authority's: a password may stand in it. */
+    if (q > space + 1 && space[1] == '/')
+        *ret_target = (struct str){space + 1, (size_t)(q - space - 1)};
+}
+
 /* A line is complete, its CR at `at`. Returns 1 for the head's last, 0 to go on, or -1. */
 static int scan_line(struct h1_scan *scan, bool request, const char *p, size_t at,
                      const struct h1_limits *limits, struct h1_fault *fault)

@@ -105,6 +105,9 @@ static void bad(struct h1_server *server, const struct h1_fault *fault)
                              .actual = fault->actual};
     if (!begun && !begin(server))
         return;
+    struct str unread = stream_unread(&server->stream);
+    if (unread.n)
+        h1_glance(unread.p, unread.n, &told.method, &told.target);
     server->keep_alive = false;
     server->state = SERVER_BAD;
     deadline_off(&server->read_due);

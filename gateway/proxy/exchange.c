@@ -343,9 +343,30 @@ static void on_sent(struct leg *leg)
     exchange_finish(ex);
 }
 
+#define GLANCE_MAX 2048 /* of a target that is logged although nothing came of it */
+
+/* What the log says of a request whose head could not be read. */
+static void keep_glance(struct exchange *ex, struct str method, struct str target)
+{
+    if (method.n)
+        ex->log_method = arena_copy(&ex->arena, method);
+    if (!target.n)
+        return;
+    target.n = target.n < GLANCE_MAX ? target.n : GLANCE_MAX;
+    target = arena_copy(&ex->arena, target);
+    const char *mark = target.n ? memchr(target.p, '?', target.n) : NULL;
+    size_t path = mark ? (size_t)(mark - target.p) : target.n;
+    ex->log_target_path = (struct str){target.p, path};
+    if (mark)
+        ex->log_query = (struct str){mark + 1, target.n - path - 1};
+}
+
 static void on_bad(struct leg *leg, const struct leg_fault *fault)
 {
-    exchange_fail(leg->owner, fault);
+    struct exchange *ex = leg->owner;
+    if (!ex->head)
+        keep_glance(ex, fault->method, fault->target);
+    exchange_fail(ex, fault);
 }
 
 static void on_gone(struct leg *leg, const struct leg_fault *fault)

@@ -25,7 +25,7 @@ static void count(struct exchange *ex, uint64_t duration, uint64_t own)
     size_t route = ex->match.route ? ex->match.index : routes;
     unsigned name = route < routes ? view->snapshot->route_names[route] : 0;
     struct route_cells *cells = &view->cells[route];
-    unsigned method = ex->head ? ex->head->method : M_OTHER;
+    unsigned method = ex->head ? ex->head->method : method_of(ex->log_method);
     unsigned key = ((unsigned)ex->listener << 16 | method << 10 | ex->status) + 1;
     if (cells->key != key) {
         unsigned labels[4] = {view->snapshot->listener_names[ex->listener], name, method,

@@ -218,3 +218,21 @@ route "open" {{ path = "/open" respond {{ body = a }} }}
     assert "own=***" in gw.raw_log(log).decode()
     for path in ("/config", "/upstreams", "/metrics"):
         assert SECRET not in gw.admin(path).body.decode()
+
+
+def test_a_request_that_cannot_be_read_is_logged_with_what_it_asked_for(gateway):
+    gw = gateway(SAY)
+    for asked, path in ((b"GET /big?token=sekret&a=1 HTTP/1.1\r\nHost: t\r\nX: " + bytes(40000).replace(b"\0", b"x"),
+                         "/big?token=***&a=1"),
+                        (b"GET /odd HTTP/1.1\r\nHost: t\r\nX : 1\r\n\r\n", "/odd"),
+                        (b"GET http://u:sekret@t/ HTTP/1.1\r\nHost: t\r\n\r\n", None),
+                        (b"GET /" + 9000 * b"y" + b" HTTP/1.1\r\nHost: t\r\n\r\n", "/" + 2047 * "y"),
+                        (b"(GET / HTTP/1.1\r\n\r\n", None)):
+        client = gw.client()
+        client.send(asked)
+        assert client.response().status >= 400
+        line = gw.wait_log()[-1]
+        assert line["path"] == path or path and len(path) > 2000 and line["path"].startswith(path[:500]), line
+        assert line["method"] == (None if asked[:1] == b"(" else "GET")
+        os.truncate(gw.access_log, 0)
+    assert gw.metric("postern_requests_total", method="GET", route="") == 4

@@ -507,9 +507,37 @@ static void skips_whole_empty_lines_only(void **state)
     assert_int_equal(h1_skip_empty("\n\r\n", 3), 0);
 }
 
+static void glances_at_what_cannot_be_read(void **state)
+{
+    static const struct {
+        const char *bytes, *method, *target;
+    } cases[] = {
+        {"GET /a?b=1 HTTP/1.1\r\nX", "GET", "/a?b=1"},
+        {"PURGE /a", "PURGE", "/a"},
+        {"GET /a\rb HTTP", "GET", "/a"},
+        {"GET http://u:p@h/ HTTP/1.1", "GET", NULL},
+        {"GET ", "GET", NULL},
+        {"GET", NULL, NULL},
+        {"", NULL, NULL},
+        {"G(T /a HTTP/1.1", NULL, NULL},
+        {" /a HTTP/1.1", NULL, NULL},
+        {"\x16\x03\x01 /a", NULL, NULL},
+        {"A23456789012345678901234567890123 /a", NULL, NULL}, /* longer than any method */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct str method = {NULL, 0}, target = {NULL, 0};
+        h1_glance(cases[i].bytes, strlen(cases[i].bytes), &method, &target);
+        assert_true(cases[i].method ? str_eq(method, str_of(cases[i].method)) : !method.p);
+        assert_true(cases[i].target ? str_eq(target, str_of(cases[i].target)) : !target.p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(glances_at_what_cannot_be_read),
         cmocka_unit_test(reads_all_parts_of_a_request),
         cmocka_unit_test(reads_every_form_of_target),
         cmocka_unit_test(takes_http_1_0_without_host),
