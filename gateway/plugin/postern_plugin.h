@@ -252,8 +252,8 @@ struct postern_api {
     /* In body hooks: these bytes go on instead of those that came. False: no memory. */
     bool (*body)(postern_request *r, postern_str bytes);
 
-    /* Since 1.1. With a section: a parameter of queries that may carry a credential. No log shows
-     * its value, whatever becomes of the request. False: no memory. */
+    /* Since 1.1. With a section: a parameter of queries that may carry a credential. No log
+     * shows its value, whatever becomes of the request. False: no memory. */
     bool (*secret_parameter)(postern_setup *s, postern_str name);
 };
 
