@@ -1,6 +1,7 @@
 """Backends that speak HTTP/2 and misbehave: the right reason, nothing left behind, nothing
 executed twice."""
 
+import signal
 import threading
 import time
 
@@ -566,3 +567,21 @@ def test_a_connection_retires_with_all_its_requests(gateway, upstream):
         thread.join(15)
     assert gw.upstream("app", up)["opened"] <= 8
     assert {line["status"] for line in gw.log_lines()} == {200}
+
+
+@pytest.mark.parametrize("why", ["idle", "reload", "stop"])
+def test_the_gateway_leaves_with_a_goodbye(gateway, upstream, why):
+    """RFC 9113 5.4.1: a server that is told need not take the end of the connection for a fault."""
+    up = upstream()
+    idle = "300ms" if why == "idle" else "1h"
+    gw = gateway(config(f"pool {{ warm = 0 idle_timeout = {idle} }}"), app=up)
+    client = send(gw, "/x")
+    h2 = Conn2(up.accept())
+    h2.answer(h2.whole_request(), b"done")
+    assert client.response().body == b"done"
+    if why == "reload":
+        gw.reload(HTTP + 'route "all" { respond { body = x } }\n')
+    elif why == "stop":
+        gw.signal(signal.SIGTERM)
+    h2.read_all()
+    h2.expect_goaway(NO_ERROR)
