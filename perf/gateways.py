@@ -160,7 +160,7 @@ http {{
   {zones}
   server {{
     listen 127.0.0.1:{self.port} backlog=8192;
-    listen 127.0.0.1:{self.tls_port} ssl backlog=8192;
+    listen 127.0.0.1:{self.tls_port} ssl http2 backlog=8192;
     ssl_certificate {self.chain}; ssl_certificate_key {self.key};
     ssl_protocols TLSv1.2 TLSv1.3;
     location / {{ {proxy} }}
@@ -216,7 +216,7 @@ defaults
   timeout tunnel 1h
 frontend front
   bind 127.0.0.1:{self.port} backlog 8192
-  bind 127.0.0.1:{self.tls_port} ssl crt {self.both} ssl-min-ver TLSv1.2 backlog 8192
+  bind 127.0.0.1:{self.tls_port} ssl crt {self.both} alpn h2,http/1.1 ssl-min-ver TLSv1.2 backlog 8192
   {limits}
   default_backend app
 backend app
