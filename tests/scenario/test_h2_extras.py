@@ -201,3 +201,25 @@ def test_an_http1_client_is_shown_the_phrase_that_http2_does_not_have(gateway, b
     client = gw.client()
     assert client.get("/").start == "HTTP/1.1 200 OK"
     assert client.get("/%2f").start == "HTTP/1.1 400 Bad Request"
+
+
+# ---- heads that take several frames, on several connections at a time
+
+def test_large_heads_of_many_connections(gateway, backend, h2):  # noqa: F811
+    """A worker's connections share the memory in which frames are made; none may get another's
+    bytes, also when a client reads slowly and its frames leave one by one."""
+    def answer(request):
+        tag = request.target[1:]
+        fields = "".join(f"X-{i}: {tag * 700}\r\n" for i in range(10))
+        return f"HTTP/1.1 200 OK\r\n{fields}Content-Length: {len(tag)}\r\n\r\n{tag}".encode()
+
+    gw = gateway("workers = 1\n" + ONE, app=backend("app", answer))
+    clients = [h2(gw, rcvbuf=4096) for _ in range(4)]
+    streams = [[client.request(f"/{n}{k}{n}{k}") for k in range(8)]
+               for n, client in enumerate(clients)]
+    for k in range(8):
+        for n, client in enumerate(clients):
+            tag = f"{n}{k}{n}{k}"
+            response = client.response(streams[n][k])
+            assert response.status == 200 and response.body == tag.encode()
+            assert all(response.get(f"x-{i}") == tag * 700 for i in range(10))
