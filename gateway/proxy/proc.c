@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -43,22 +44,18 @@ static void read_line(const char *path, char *buf, size_t n)
     fclose(file);
 }
 
-/* When the machine began, in seconds since 1970, or NaN where /proc does not tell. */
+/* When the machine began, in seconds since 1970. From the clocks: /proc/stat, which says it
+ * too, is not there for services that see only processes in /proc. */
 static double boot_time(void)
 {
-    FILE *file = fopen("/proc/stat", "re");
-    double booted = NAN;
-    char buf[1024];
-
-    while (file && isnan(booted) && fgets(buf, sizeof(buf), file))
-        if (strncmp(buf, "btime ", 6) == 0)
-            booted = (double)strtoull(buf + 6, NULL, 10);
-    if (file)
-        fclose(file);
-    return booted;
+    struct timespec wall, up;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    return (double)(wall.tv_sec - up.tv_sec) +
+           (double)(wall.tv_nsec - up.tv_nsec) / (double)NS_PER_S;
 }
 
-/* As boot_time, of this process. */
+/* As boot_time, of this process, or NaN where /proc does not tell. */
 static double start_time(void)
 {
     char buf[1024], *p;
@@ -73,6 +70,14 @@ static double start_time(void)
     return boot_time() + (double)strtoull(p, NULL, 10) / (double)sysconf(_SC_CLK_TCK);
 }
 
+static double started;
+
+/* Once: a clock that is set meanwhile does not make it another start. */
+static void find_start(void)
+{
+    started = start_time();
+}
+
 void proc_write(FILE *out)
 {
     double page = (double)sysconf(_SC_PAGESIZE);
@@ -80,7 +85,9 @@ void proc_write(FILE *out)
     struct timespec cpu = {0};
     struct rlimit files = {0};
     char statm[128], *rest;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+    pthread_once(&once, find_start);
     read_line("/proc/self/statm", statm, sizeof(statm));
     pages = strtoul(statm, &rest, 10);
     resident = strtoul(rest, NULL, 10);
@@ -98,5 +105,5 @@ void proc_write(FILE *out)
     write_one(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
               files.rlim_cur == RLIM_INFINITY ? INFINITY : (double)files.rlim_cur);
     write_one(out, "process_start_time_seconds", "gauge",
-              "Start time of the process since unix epoch in seconds.", start_time());
+              "Start time of the process since unix epoch in seconds.", started);
 }

@@ -2,6 +2,10 @@
 
 import json
 import re
+import subprocess
+import time
+
+import pytest
 
 from conftest import HTTP, ONE
 from gateway import free_address, own_host, parse_metrics, until
@@ -177,3 +181,16 @@ def test_build_info(gateway, upstream):
     gw = gateway(app=upstream())
     [labels] = [has for name, has, _ in gw.metrics() if name == "postern_build_info"]
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", labels["version"])
+
+
+def test_a_service_that_sees_only_processes_knows_when_it_began(gateway, upstream):
+    """packaging/postern.service has ProcSubset=pid."""
+    only = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o subset=pid proc /proc && exec "$@"', "sh"]
+    if subprocess.run([*only, "true"], capture_output=True).returncode:
+        pytest.skip("no /proc of its own can be mounted here")
+    before = time.time()
+    gw = gateway(app=upstream(), prefix=only)
+    values = {name: value for name, _, value in gw.metrics() if name.startswith("process_")}
+    assert before - 1 < values["process_start_time_seconds"] < time.time() + 1
+    assert values["process_start_time_seconds"] == gw.metric("process_start_time_seconds")
+    assert values["process_resident_memory_bytes"] > 1 << 20 and values["process_open_fds"] > 5
