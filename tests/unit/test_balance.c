@@ -57,6 +57,26 @@ static void tried_ones_are_stepped_over_and_backups_come_last(void **state)
     }
 }
 
+static void who_eases_in_alone_gets_every_request(void **state)
+{
+    (void)state;
+    static const enum balance all[] = {BALANCE_ROUND_ROBIN, BALANCE_LEAST_REQUESTS,
+                                       BALANCE_TWO_CHOICES, BALANCE_HASH};
+    for (size_t k = 0; k < 4; k++) {
+        struct cluster *cluster = CLUSTER(all[k], 1, 1, -1);
+        struct tried tried = {.regardless = 0};
+        for (int i = 0; i < 3; i++)
+            vitals_ease(cluster->servers[i].vitals, 1);
+        for (uint64_t i = 1; i < 50; i++)
+            assert_in_range(balance_pick(cluster, &none, i << 40, i), 0, 1);
+        tried_add(&tried, 0);
+        tried_add(&tried, 1);
+        for (uint64_t i = 1; i < 50; i++)
+            assert_int_equal(balance_pick(cluster, &tried, i << 40, i), 2);
+        cluster_unref(cluster);
+    }
+}
+
 static void only_backups_serve_too(void **state)
 {
     (void)state;
@@ -203,6 +223,7 @@ int main(void)
         cmocka_unit_test(the_spread_is_exact),
         cmocka_unit_test(weights_are_spread_smoothly),
         cmocka_unit_test(tried_ones_are_stepped_over_and_backups_come_last),
+        cmocka_unit_test(who_eases_in_alone_gets_every_request),
         cmocka_unit_test(only_backups_serve_too),
         cmocka_unit_test(the_least_busy_by_weight_is_chosen),
         cmocka_unit_test(an_idle_cluster_is_used_evenly),
