@@ -4,7 +4,7 @@ passed on as they come.
 
 With `limits` there are three more paths: /limited counts each request by the client's address,
 /keyed?key=KEY finds out who asks and counts by that, and /token lets through who brings TOKEN; limits
-are so high that nothing meets them. nginx has no tokens."""
+are so high that nothing meets them. nginx has no tokens, nghttpx and h2o have none of the three."""
 import base64
 import getpass
 import grp
@@ -18,7 +18,7 @@ import tempfile
 from rig import ROOT, Trouble, first_line, free_port, is_listening, read, tree, wait_for
 
 KEEP = 128 # unused upstream connections a gateway may keep
-NAMES = ["postern", "nginx", "haproxy", "relay"]
+NAMES = ["postern", "nginx", "haproxy", "nghttpx", "h2o", "relay"]
 KEY = "0123456789abcdef0123456789abcdef"
 LIMITED, KEYED = "/limited", f"/keyed?key={KEY}"
 RATE = 1000000 # requests a second
@@ -61,7 +61,8 @@ class Gateway:
     start_seconds = 10
     speaks_tls = True
     limits = False     # it has /limited, /keyed and /token
-    has_tokens = True  # /token is more there than another path
+    has_limits = True  # /limited and /keyed are more there than other paths
+    has_tokens = True  # and so is /token
 
     def __init__(self, rig, backends):
         self.rig, self.backends = rig, backends
@@ -229,6 +230,56 @@ backend app
         return ["haproxy", "-db", "-f", f"{self.dir}/haproxy.cfg"]
 
 
+class Nghttpx(Gateway):
+    name = program = "nghttpx"
+    has_limits = has_tokens = False
+
+    def version(self):
+        return first_line("nghttpx", "-v")
+
+    def command(self):
+        single = ["--single-process", "--single-thread"] if self.single else []
+        return ["nghttpx", "--conf=/dev/null", *single, "--workers=1", "--no-ocsp",
+                "--add-x-forwarded-for", "--backlog=8192", "--rlimit-nofile=65536",
+                f"--errorlog-file={self.dir}/error.log", f"--pid-file={self.dir}/pid",
+                "--frontend-keep-alive-timeout=75", "--backend-keep-alive-timeout=60",
+                f"--backend-connections-per-host={KEEP}",
+                f"--frontend=127.0.0.1,{self.port};no-tls",
+                f"--frontend=127.0.0.1,{self.tls_port}",
+                *[f"--backend=127.0.0.1,{p}" for p in self.backends], self.key, self.chain]
+
+
+class H2o(Gateway):
+    name = program = "h2o"
+    has_limits = has_tokens = False
+
+    def version(self):
+        return first_line("h2o", "-v")
+
+    def write_config(self):
+        self.write("h2o.conf", f"""
+num-threads: 1
+max-connections: 20000
+user: {getpass.getuser()}
+listen: {{host: 127.0.0.1, port: {self.port}}}
+listen:
+  host: 127.0.0.1
+  port: {self.tls_port}
+  ssl: {{certificate-file: {self.chain}, key-file: {self.key}, minimum-version: TLSv1.2, ocsp-update-interval: 0}}
+http1-request-timeout: 75
+hosts:
+  default:
+    paths:
+      "/":
+        proxy.reverse.url: "http://127.0.0.1:{self.backends[0]}/"
+        proxy.preserve-host: ON
+        proxy.timeout.keepalive: 60000
+""")
+
+    def command(self):
+        return ["h2o", "-m", "worker", "-c", f"{self.dir}/h2o.conf"]
+
+
 class Postern(Gateway):
     name = "postern"
     warm = 64
@@ -315,7 +366,7 @@ class Plugged(Postern):
         return f'plugins {{ directory = "{self.dir}" }}\n{sections}{super().config()}'
 
 
-KINDS = {k.name: k for k in (Postern, Plugged, Nginx, Haproxy, Relay)}
+KINDS = {k.name: k for k in (Postern, Plugged, Nginx, Haproxy, Nghttpx, H2o, Relay)}
 
 
 def choose(only):

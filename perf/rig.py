@@ -331,7 +331,8 @@ def machine_line(m):
 
 
 # ------------------------------------------------------------------ Debian packages
-PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "wrk": "wrk", "h2load": "nghttp2-client", "valgrind": "valgrind",
+PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "nghttpx": "nghttp2-proxy", "h2o": "h2o",
+            "wrk": "wrk", "h2load": "nghttp2-client", "valgrind": "valgrind",
             "perf": "linux-perf", "strace": "strace", "cc": "gcc", "taskset": "util-linux"}
 
 # The packages' services must not start: policy-rc.d (Debian policy 9.3.3.1) forbids it while
