@@ -68,8 +68,8 @@ static void sweep_snapshots(struct gateway *gw)
             gw->past[kept++] = snapshot;
             continue;
         }
-        for (size_t k = 0; k < snapshot->conf->route_count; k++)
-            metrics_give(gw->metrics, gw->started, snapshot->route_names[k]);
+        metrics_give(gw->metrics, gw->started, snapshot->route_names,
+                     snapshot->conf->route_count);
         snapshot_unref(snapshot);
     }
     if (kept < gw->past_count)
@@ -117,7 +117,7 @@ void reload_sweep(struct gateway *gw)
         }
         for (uint32_t k = 0; k < cluster->count; k++)
             names_give(cluster->servers[k].metric_name);
-        metrics_give(gw->metrics, gw->started, cluster->metric_name);
+        metrics_give(gw->metrics, gw->started, &cluster->metric_name, 1);
         cluster_unref(cluster);
     }
     gw->retired_count = kept;

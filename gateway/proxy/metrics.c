@@ -188,7 +188,6 @@ static uint64_t random_seed(void)
 struct metrics *metrics_new(void)
 {
     struct metrics *metrics = mem_zalloc(sizeof(*metrics));
-
     if (!metrics)
         return NULL;
     metrics->index_size = 256;
@@ -229,7 +228,6 @@ static inline uint64_t mix(uint64_t h, uint64_t v)
 static uint64_t key_hash(uint64_t seed, enum metric metric, const unsigned labels[LABELS])
 {
     uint64_t h = mix(seed, metric);
-
     h = mix(h, (uint64_t)labels[0] << 32 | labels[1]);
     return mix(h, (uint64_t)labels[2] << 32 | labels[3]);
 }
@@ -244,7 +242,6 @@ static struct cell **index_find(struct cell **index, size_t size, uint64_t seed,
                                 enum metric metric, const unsigned labels[LABELS])
 {
     size_t i = key_hash(seed, metric, labels) & (size - 1);
-
     while (index[i] && !key_eq(index[i], metric, labels))
         i = (i + 1) & (size - 1);
     return &index[i];
@@ -254,7 +251,6 @@ static bool index_grow(struct metrics *metrics)
 {
     size_t size = metrics->index_size * 2;
     struct cell **index = mem_zalloc(size * sizeof(struct cell *));
-
     if (!index)
         return false;
     for (size_t i = 0; i < metrics->index_size; i++) {
@@ -449,23 +445,25 @@ static struct cell *walk_next(struct walk *walk)
     return &walk->chunk->cells[walk->i++];
 }
 
-static bool has_name(const struct cell *cell, unsigned number)
+static bool is_nameless(const struct cell *cell)
 {
     const char *kinds = families[cell->metric].kinds;
     for (size_t i = 0; kinds[i]; i++)
-        if (kinds[i] == 'l' && cell->labels[i] == number)
+        if (kinds[i] == 'l' && !names_text(cell->labels[i]).p)
             return true;
     return false;
 }
 
-void metrics_give(struct metrics *const *workers, size_t count, unsigned number)
+void metrics_give(struct metrics *const *workers, size_t count, const unsigned *numbers,
+                  size_t n)
 {
     struct walk walk = {.workers = workers, .count = count};
     struct cell *cell;
-    if (!names_give(number))
-        return;
-    while ((cell = walk_next(&walk)))
-        if (has_name(cell, number))
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        any |= names_give(numbers[i]);
+    while (any && (cell = walk_next(&walk)))
+        if (is_nameless(cell))
             clear(cell);
 }
 

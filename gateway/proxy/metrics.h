@@ -64,10 +64,11 @@ unsigned metrics_name(struct str name);
 
 /* A worker's cells. */
 struct metrics;
-/* One user of a route's or an upstream's name less. When it was the last, no worker counts
- * under it any more: what was counted is gone, and begins at 0 if the number comes to stand for
- * another name. Main thread. */
-void metrics_give(struct metrics *const *workers, size_t count, unsigned number);
+/* One user less for each of these names of routes or upstreams. When it was the last, no worker
+ * counts under it any more: what was counted is gone, and begins at 0 if the number comes to
+ * stand for another name. Main thread. */
+void metrics_give(struct metrics *const *workers, size_t count, const unsigned *numbers,
+                  size_t n);
 /* Nobody counts for that server of that upstream any more (names of both), nor keeps a pointer
  * to such a series: they begin at 0 if its number comes to stand for another one. Worker's
  * thread. */

@@ -86,14 +86,28 @@ unsigned names_take(struct str name)
     return number;
 }
 
+/* Out of the index: whoever stands further along than its own place moves up. */
+static void index_cut(unsigned *at)
+{
+    size_t mask = names.index_size - 1, hole = (size_t)(at - names.index);
+    for (size_t i = (hole + 1) & mask; names.index[i]; i = (i + 1) & mask) {
+        size_t home = sip_hash(&names.key, names.list[names.index[i]].text) & mask;
+        if (((i - home) & mask) < ((i - hole) & mask))
+            continue;
+        names.index[hole] = names.index[i];
+        hole = i;
+    }
+    names.index[hole] = 0;
+}
+
 bool names_give(unsigned number)
 {
     if (!number || --names.list[number].users)
         return false;
+    index_cut(place_of(names.list[number].text));
     mem_free(names.list[number].copy);
     names.list[number] = (struct name){.next = names.free};
     names.free = number;
-    index_anew();
     return true;
 }
 

@@ -305,10 +305,9 @@ static void a_name_takes_its_series_with_it(void **state)
         series_add(metrics_series(workers[i], METRIC_UPSTREAM_RETRIES, (unsigned[4]){kept}), 7);
         histogram_add(metrics_histogram(workers[i], METRIC_UPSTREAM_DURATION, gone), 1);
     }
-    metrics_give(workers, 2, gone);
+    metrics_give(workers, 2, &gone, 1);
     assert_int_equal(metrics_sum(workers, 2, METRIC_UPSTREAM_RETRIES, (unsigned[4]){gone}), 10);
-    metrics_give(workers, 2, gone);
-    metrics_give(workers, 2, 0);
+    metrics_give(workers, 2, (unsigned[]){gone, 0}, 2);
     char *text = scrape(workers, 2);
     assert_null(strstr(text, "gone"));
     assert_non_null(strstr(text, "postern_upstream_retries_total{upstream=\"kept\"} 14"));
