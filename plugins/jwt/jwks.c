@@ -29,11 +29,13 @@ struct jwks {
     atomic_uint refs;
     _Atomic(struct hall *) hall; /* made by the first worker that comes */
     _Atomic(struct keyset *) keys;
-    atomic_bool fetching;        /* whoever turned it on may write what follows */
-    _Atomic uint64_t due_ns;     /* the next fetch by the clock */
-    _Atomic uint64_t started_ns; /* the last one */
-    atomic_uint failures;        /* since the last that succeeded */
-    unsigned char digest[32];    /* of what the keys were read from */
+    _Atomic uint64_t due_ns; /* the next fetch by the clock */
+    /* The last fetch; while both differ it is under way, and whoever set started_ns may write
+     * what is not atomic. No other word says so: one that is set and taken back while somebody
+     * looks whether a fetch is allowed would make others wait for a fetch that there is not. */
+    _Atomic uint64_t started_ns, finished_ns;
+    atomic_uint failures;     /* since the last that succeeded */
+    unsigned char digest[32]; /* of what the keys were read from */
 };
 
 struct fetch {
@@ -141,9 +143,16 @@ static void wake_all(struct jwks_seat *seat)
         resume(waiter, jwks_woken);
 }
 
+static bool is_fetching(const struct jwks *jwks)
+{
+    uint64_t finished = atomic_load(&jwks->finished_ns);
+
+    return atomic_load(&jwks->started_ns) != finished;
+}
+
 static void arm_for_fetch(struct jwks_seat *seat, struct postern_worker *w)
 {
-    if (!LIST_EMPTY(&seat->users) && !atomic_load(&seat->jwks->fetching))
+    if (!LIST_EMPTY(&seat->users) && !is_fetching(seat->jwks))
         arm(seat, w, atomic_load(&seat->jwks->due_ns));
 }
 
@@ -192,7 +201,7 @@ static void end(struct fetch *fetch, struct postern_worker *w, uint64_t next_ms)
     struct jwks *jwks = fetch->jwks;
 
     atomic_store(&jwks->due_ns, api->now_ns() + spread(next_ms) * MS);
-    atomic_store(&jwks->fetching, false);
+    atomic_store(&jwks->finished_ns, atomic_load(&jwks->started_ns));
     tell_all(jwks, w);
     free(fetch);
     jwks_unref(jwks);
@@ -365,25 +374,22 @@ static bool begin(struct jwks_seat *seat, struct postern_worker *w, bool is_due,
     struct jwks *jwks = seat->jwks;
     const struct jwks_user *user = LIST_FIRST(&seat->users);
     struct fetch *fetch;
-    bool off = false;
-    uint64_t started;
+    uint64_t last = atomic_load(&jwks->finished_ns);
 
-    if (!user || !atomic_compare_exchange_strong(&jwks->fetching, &off, true))
+    if (!user || (is_due ? now < atomic_load(&jwks->due_ns)
+                         : last != 0 && now < last + user->plan->floor_ms * MS))
         return false;
-    /* Looked at again: the one before may just have ended. */
-    started = atomic_load(&jwks->started_ns);
-    fetch = NULL;
-    if (is_due ? now >= atomic_load(&jwks->due_ns)
-               : started == 0 || now >= started + user->plan->floor_ms * MS)
-        fetch = calloc(1, sizeof(*fetch));
-    if (!fetch) {
-        atomic_store(&jwks->fetching, false);
+    fetch = calloc(1, sizeof(*fetch));
+    if (!fetch)
+        return false;
+    now += now == last; /* no two have the same name */
+    if (!atomic_compare_exchange_strong(&jwks->started_ns, &last, now)) {
+        free(fetch); /* one is under way, or has been since we looked */
         return false;
     }
     fetch->jwks = jwks;
     atomic_fetch_add(&jwks->refs, 1);
     fetch->seat = seat;
-    atomic_store(&jwks->started_ns, now);
     ask(fetch, w);
     return true;
 }
@@ -434,7 +440,7 @@ enum jwks_advice jwks_miss(struct jwks_seat *seat, struct postern_worker *w)
 
     if (!user || seat->waiting_count >= user->plan->max_waiting)
         return JWKS_BROKEN;
-    if (atomic_load(&jwks->fetching) || begin(seat, w, false, api->now_ns()) ||
+    if (is_fetching(jwks) || begin(seat, w, false, api->now_ns()) || is_fetching(jwks) ||
         !jwks_keys(jwks))
         return JWKS_WAIT;
     return atomic_load(&jwks->failures) > 0 ? JWKS_BROKEN : JWKS_LATER;

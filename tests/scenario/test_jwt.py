@@ -1,5 +1,6 @@
 """The plugin jwt: who brings a good token goes on."""
 
+import base64
 import json
 import threading
 import time
@@ -324,6 +325,37 @@ def test_many_unknown_keys_are_one_fetch(gateway, backend):
         assert (refused.status, reason(refused)) == (401, "auth.key_unknown")
     assert idp.seen == ["/keys"]
     assert client.get(fields=bearer(key.token())).status == 200
+
+
+@pytest.mark.threads
+def test_ten_thousand_unknown_keys_stop_nobody_else(gateway, backend):
+    key = Key("ES256", "a")
+    idp = Provider(backend, key)
+    gw = gateway("workers = 2\n" + local(url("floor = 1h")), idp=idp)
+    assert ask(gw, key.token()).status == 200
+    unknown = key.token().split(".", 1)[1]
+
+    def request(i):
+        header = base64.urlsafe_b64encode(json.dumps({"alg": "ES256", "kid": f"k{i}"}).encode())
+        return ("GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "
+                f"{header.decode().rstrip('=')}.{unknown}\r\n\r\n")
+
+    clients = [gw.client() for _ in range(8)]
+    honest, known = gw.client(), gw.client()
+    token = bearer(key.token())
+    served = 0
+    for start in range(0, 10000, 80):
+        for c, client in enumerate(clients): # ten on each connection, one behind the other
+            client.send("".join(request(i) for i in range(start + 10 * c, start + 10 * c + 10)))
+        served += honest.get("/free").status == 200
+        served += known.get(fields=token).status == 200
+        for client in clients:
+            for _ in range(10):
+                refused = client.response()
+                assert (refused.status, reason(refused)) == (401, "auth.key_unknown"), gw.stderr
+    assert served == 2 * 125
+    assert idp.seen == ["/keys"]
+    gw.wait_metric(10000, "postern_responses_total", reason="auth.key_unknown")
 
 
 def test_keys_survive_a_reload(gateway, backend):

@@ -701,11 +701,16 @@ def test_an_object_that_is_no_plugin_is_a_fault(tmp_path, source, said):
 
 def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
     build(tmp_path, "odd", minimal("odd", major="2"))
+    build(tmp_path, "none", "int nothing;")
+    build(tmp_path, "lost", "void gone(void); void (*here)(void) = gone;")
     for name in ("probe", "waiter"):
         shutil.copy(os.path.join(ENV["POSTERN_PLUGINS"], name + ".so"), tmp_path)
     gw = gateway(answers(("a", 'probe { answer_set = {"X-Any: old"} }')),
                  env={"POSTERN_PLUGINS": str(tmp_path)})
-    for section, said in (("odd { }", "built for version 2.1"),
+    for section, said in (("odd { }", f"{tmp_path}/odd.so is built for version 2.1"),
+                          ("none { }", f"{tmp_path}/none.so has no symbol postern_plugin"),
+                          ("lost { }", f"cannot load {tmp_path}/lost.so: undefined symbol: gone"),
+                          ("away { }", f"no plugin away.so in {tmp_path}"),
                           ("probe { refuse = true }", "refuse is true"),
                           ("probe { number = 0 }", "probe.number is 0")):
         state = gw.reload(answers(("a", section)), ok=False)
