@@ -11,12 +11,12 @@ struct followed {
     struct tls_front *front; /* made of files that have changed; NULL: none */
 };
 
-static void warn(const struct conf_listener *listener, struct conf_faults *faults)
+static void warn(const char *kind, const char *name, struct conf_faults *faults)
 {
     for (size_t i = 0; i < faults->count; i++)
-        log_warn("%s:%d: %s; listener \"%s\" keeps the certificates it has",
+        log_warn("%s:%d: %s; %s \"%s\" keeps the certificates it has",
                  faults->list[i].where.file, faults->list[i].where.line,
-                 faults->list[i].message, listener->name);
+                 faults->list[i].message, kind, name);
     conf_faults_done(faults);
 }
 
@@ -32,7 +32,7 @@ static void read_anew(struct follow *follow, size_t i, uint64_t stamp)
     if (faults.count) {
         followed->refused = stamp;
         tls_front_unref(front);
-        warn(listener, &faults);
+        warn("listener", listener->name, &faults);
         return;
     }
     log_info("listener \"%s\": the files of its certificates have changed and are in use",
@@ -41,6 +41,43 @@ static void read_anew(struct follow *follow, size_t i, uint64_t stamp)
     tls_front_unref(followed->front);
     followed->front = front;
     follow->changed = true;
+}
+
+/* Its cluster's context is renewed in place: connections that stand are not touched. */
+static void renew(struct follow *follow, size_t i, struct followed *followed, uint64_t stamp)
+{
+    const struct conf_upstream *upstream = &follow->snapshot->conf->upstreams[i];
+    struct conf_faults faults = {0};
+    struct tls_back *back = tls_make_back(upstream, true, &faults);
+    if (!back) {
+        followed->refused = stamp;
+        warn("upstream", upstream->name, &faults);
+        return;
+    }
+    log_info("upstream \"%s\": the files of its tls have changed and are in use",
+             upstream->name);
+    followed->used = stamp;
+    tls_back_renew(follow->snapshot->clusters[i]->tls, back);
+}
+
+/* Between two looks they lay still: nobody is writing them. */
+static bool is_new(struct followed *followed, uint64_t stamp)
+{
+    uint64_t before = followed->seen;
+    followed->seen = stamp;
+    return stamp == before && stamp != followed->used && stamp != followed->refused;
+}
+
+static void look_at_upstreams(struct follow *follow)
+{
+    const struct conf *conf = follow->snapshot->conf;
+    for (size_t i = 0; i < conf->upstream_count; i++) {
+        struct followed *followed = &follow->list[conf->listener_count + i];
+        uint64_t stamp =
+            conf->upstreams[i].tls ? tls_back_stamp(conf->upstreams[i].tls, false) : 0;
+        if (stamp && is_new(followed, stamp))
+            renew(follow, i, followed, stamp);
+    }
 }
 
 static void on_due(struct deadline *deadline)
@@ -52,13 +89,12 @@ static void on_due(struct deadline *deadline)
         struct followed *followed = &follow->list[i];
         if (!listener->tls)
             continue;
-        uint64_t stamp = tls_stamp(listener->tls, false), before = followed->seen;
-        followed->seen = stamp;
+        uint64_t stamp = tls_stamp(listener->tls, false);
         tls_front_tick(snapshot->fronts[i], follow->loop->now);
-        /* Between two looks they lay still: nobody is writing them. */
-        if (stamp == before && stamp != followed->used && stamp != followed->refused)
+        if (is_new(followed, stamp))
             read_anew(follow, i, stamp);
     }
+    look_at_upstreams(follow);
     loop_deadline(follow->loop, &follow->due, LOOK_MS);
     if (follow->changed)
         follow->on_changed(follow->owner);
@@ -86,7 +122,8 @@ void follow_switch(struct follow *follow, const struct snapshot *snapshot)
     bool same = follow->snapshot && follow->snapshot->conf == conf, some = false;
     if (!same) {
         forget(follow);
-        follow->list = mem_zalloc((conf->listener_count + 1) * sizeof(*follow->list));
+        follow->list = mem_zalloc((conf->listener_count + conf->upstream_count + 1) *
+                                  sizeof(*follow->list));
     }
     follow->snapshot = snapshot;
     for (size_t i = 0; !same && follow->list && i < conf->listener_count; i++)
@@ -94,6 +131,14 @@ void follow_switch(struct follow *follow, const struct snapshot *snapshot)
             follow->list[i].used = follow->list[i].seen = conf->listeners[i].tls->stamp;
     for (size_t i = 0; i < conf->listener_count; i++)
         some |= conf->listeners[i].tls != NULL;
+    for (size_t i = 0; i < conf->upstream_count; i++) {
+        const struct conf_back *tls = conf->upstreams[i].tls;
+        some |= tls != NULL;
+        if (!tls || same || !follow->list)
+            continue;
+        struct followed *followed = &follow->list[conf->listener_count + i];
+        followed->used = followed->seen = tls_back_stamp(tls, true);
+    }
     if (!follow->list)
         log_error("out of memory: the files of certificates are not followed");
     loop_deadline(follow->loop, &follow->due, some && follow->list ? LOOK_MS : 0);

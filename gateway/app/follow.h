@@ -1,5 +1,5 @@
 /* Certificates that change while the gateway runs: their files are looked at every second, and
- * when they have changed and lie still, the listener gets what they hold now. What cannot be
+ * when they have changed and lie still, the listener or upstream gets what they hold now. What cannot be
  * used is warned of, and the old certificates stay. Main thread. */
 #ifndef POSTERN_APP_FOLLOW_H
 #define POSTERN_APP_FOLLOW_H
@@ -12,7 +12,7 @@ struct followed;
 struct follow {
     struct loop *loop;
     const struct snapshot *snapshot; /* in force */
-    struct followed *list;           /* as its listeners */
+    struct followed *list;           /* as its listeners, and behind them its upstreams */
     bool changed;                    /* follow_apply has something to do */
     struct deadline due;
     void (*on_changed)(void *owner);

@@ -124,7 +124,7 @@ static struct sip_key sticky_key(const struct conf_upstream *up)
 static struct tls_back *back_of(const struct conf_upstream *up, const struct cluster *kin,
                                 struct conf_faults *faults)
 {
-    return kin ? tls_back_ref(kin->tls) : tls_make_back(up, faults);
+    return kin ? tls_back_ref(kin->tls) : tls_make_back(up, false, faults);
 }
 
 static struct cluster *make_cluster(const struct conf_upstream *up, const struct snapshot *old,

@@ -28,12 +28,17 @@ static struct str text_of(struct texts *texts, const struct conf_text *file)
     return text;
 }
 
-static void texts_done(struct texts *texts)
+static void texts_wipe(struct texts *texts)
 {
     for (size_t i = 0; i < texts->count; i++) {
         explicit_bzero((char *)texts->list[i].p, texts->list[i].n);
         mem_free((char *)texts->list[i].p);
     }
+}
+
+static void texts_done(struct texts *texts)
+{
+    texts_wipe(texts);
     mem_free(texts->list);
 }
 
@@ -206,18 +211,31 @@ static void on_back_fault(void *arg, const struct tls_back_fault *fault)
                file->path ? file->path : "", file->path ? " " : "", fault->text);
 }
 
-struct tls_back *tls_make_back(const struct conf_upstream *upstream, struct conf_faults *faults)
+struct tls_back *tls_make_back(const struct conf_upstream *upstream, bool anew,
+                               struct conf_faults *faults)
 {
     const struct conf_back *tls = upstream->tls;
     struct back_faults to = {upstream, faults};
+    struct str files[3];
+    struct texts texts = {.list = files, .anew = anew, .faults = faults};
+    size_t had = faults->count;
     struct tls_back_spec spec = {
-        .ca = tls->ca.text,
+        .ca = text_of(&texts, &tls->ca),
         .verify = tls->verify,
-        .chain = tls->certificate.text,
-        .key = tls->key.text,
+        .chain = text_of(&texts, &tls->certificate),
+        .key = text_of(&texts, &tls->key),
         .http2 = upstream->http2,
     };
-    return tls_back_new(&spec, on_back_fault, &to);
+    struct tls_back *back =
+        faults->count == had ? tls_back_new(&spec, on_back_fault, &to) : NULL;
+    texts_wipe(&texts);
+    return back;
+}
+
+uint64_t tls_back_stamp(const struct conf_back *tls, bool were)
+{
+    uint64_t stamp = stamp_file(1, &tls->ca, were);
+    return stamp_file(stamp_file(stamp, &tls->certificate, were), &tls->key, were);
 }
 
 static void forget(const struct conf_text *file)

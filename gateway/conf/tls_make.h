@@ -12,8 +12,8 @@
  * `before`: whose ticket keys go on; NULL: nobody's. NULL with a fault. */
 struct tls_front *tls_make_front(const struct conf_listener *listener, bool anew,
                                  const struct tls_front *before, struct conf_faults *faults);
-/* Of an upstream with tls. NULL with a fault. */
-struct tls_back *tls_make_back(const struct conf_upstream *upstream,
+/* Of an upstream with tls, likewise. NULL with a fault. */
+struct tls_back *tls_make_back(const struct conf_upstream *upstream, bool anew,
                                struct conf_faults *faults);
 /* Which certificates of `front` are not valid at `now`: a fault for each. One that was as bad
  * `before` (NULL: none) goes into `known`. */
@@ -24,6 +24,7 @@ void tls_check_dates(const struct conf_listener *listener, const struct tls_fron
 uint64_t tls_stamp_of(const char *path);
 /* Of all files together: as they are, or as they `were` when they were read. */
 uint64_t tls_stamp(const struct conf_front *tls, bool were);
+uint64_t tls_back_stamp(const struct conf_back *tls, bool were);
 /* Overwrites the keys in memory. */
 void tls_forget(struct conf *conf);
 

@@ -159,7 +159,9 @@ struct tls *tls_accept(struct tls_front *front, struct loop *loop, int fd)
 
 struct tls *tls_connect(struct tls_peer *peer, struct loop *loop, int fd)
 {
-    struct tls *tls = tls_new(tls_back_context(peer->back), loop, fd);
+    SSL_CTX *ctx = tls_back_take(peer->back);
+    struct tls *tls = tls_new(ctx, loop, fd);
+    SSL_CTX_free(ctx);
     if (!tls)
         return NULL;
     tls->peer = peer;

@@ -25,6 +25,7 @@ struct tls_peer {
     const char *name; /* whose certificate is expected; NULL: nobody's */
     struct ssl_session_st *sessions[TLS_SESSIONS]; /* the newest last */
     unsigned count;
+    uint32_t generation; /* of `back`, that the sessions are of */
 };
 void tls_peer_done(struct tls_peer *peer); /* forgets the sessions */
 

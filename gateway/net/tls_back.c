@@ -3,13 +3,15 @@
 #include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "net/tls_cert.h"
 #include "net/tls_parts.h"
 
 struct tls_back {
-    _Atomic uint32_t refs;
+    _Atomic uint32_t refs, generation;
+    pthread_mutex_t lock; /* of ctx, for a moment and only where a connection begins */
     SSL_CTX *ctx;
     bool verify;
 };
@@ -18,6 +20,11 @@ struct tls_back {
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     struct tls_peer *peer = tls_of(ssl)->peer;
+    SSL_CTX *now = tls_back_take(peer->back);
+    bool is_old = SSL_get_SSL_CTX(ssl) != now;
+    SSL_CTX_free(now);
+    if (is_old)
+        return 0;
     if (peer->count == TLS_SESSIONS) {
         SSL_SESSION_free(peer->sessions[0]);
         memmove(peer->sessions, peer->sessions + 1, --peer->count * sizeof(*peer->sessions));
@@ -50,9 +57,25 @@ void tls_peer_done(struct tls_peer *peer)
         SSL_SESSION_free(peer->sessions[--peer->count]);
 }
 
-SSL_CTX *tls_back_context(struct tls_back *back)
+SSL_CTX *tls_back_take(struct tls_back *back)
 {
-    return back->ctx;
+    pthread_mutex_lock(&back->lock);
+    SSL_CTX *ctx = back->ctx;
+    SSL_CTX_up_ref(ctx);
+    pthread_mutex_unlock(&back->lock);
+    return ctx;
+}
+
+void tls_back_renew(struct tls_back *back, struct tls_back *from)
+{
+    SSL_CTX *ctx = tls_back_take(from);
+    pthread_mutex_lock(&back->lock);
+    SSL_CTX *before = back->ctx;
+    back->ctx = ctx;
+    pthread_mutex_unlock(&back->lock);
+    atomic_fetch_add_explicit(&back->generation, 1, memory_order_release);
+    SSL_CTX_free(before);
+    tls_back_unref(from);
 }
 
 static bool is_ip(const char *name)
@@ -63,8 +86,12 @@ static bool is_ip(const char *name)
 
 bool tls_back_begin(struct tls *tls)
 {
-    const struct tls_peer *peer = tls->peer;
+    struct tls_peer *peer = tls->peer;
     const char *name = peer->name;
+    uint32_t generation = atomic_load_explicit(&peer->back->generation, memory_order_acquire);
+    if (generation != peer->generation)
+        tls_peer_done(peer);
+    peer->generation = generation;
     X509_VERIFY_PARAM *param = SSL_get0_param(tls->ssl);
     bool ok = true;
     SSL_set_hostflags(tls->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -152,6 +179,7 @@ struct tls_back *tls_back_new(const struct tls_back_spec *spec,
         return NULL;
     }
     atomic_init(&back->refs, 1);
+    pthread_mutex_init(&back->lock, NULL);
     back->ctx = ctx;
     back->verify = spec->verify;
     return back;
@@ -168,5 +196,6 @@ void tls_back_unref(struct tls_back *back)
     if (!back || atomic_fetch_sub_explicit(&back->refs, 1, memory_order_acq_rel) != 1)
         return;
     SSL_CTX_free(back->ctx);
+    pthread_mutex_destroy(&back->lock);
     mem_free(back);
 }

@@ -1,6 +1,7 @@
 /* What the connections to one upstream share: whom we trust, and who we say we are.
  *
- * Made on the main thread, immutable afterwards. Counted by reference, any thread. */
+ * Made on the main thread, immutable afterwards but for tls_back_renew. Counted by reference,
+ * any thread. */
 #ifndef POSTERN_NET_TLS_BACK_H
 #define POSTERN_NET_TLS_BACK_H
 
@@ -22,6 +23,9 @@ struct tls_back_fault {
 struct tls_back *tls_back_new(const struct tls_back_spec *spec,
                               void (*on_fault)(void *arg, const struct tls_back_fault *fault),
                               void *arg);
+/* Connections that begin from now on have what `from` was made of, and go on with no session of
+ * before: it would say who we were. Takes over `from`. Main thread. */
+void tls_back_renew(struct tls_back *back, struct tls_back *from);
 struct tls_back *tls_back_ref(struct tls_back *back);
 void tls_back_unref(struct tls_back *back); /* NULL is fine */
 

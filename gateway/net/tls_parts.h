@@ -46,7 +46,7 @@ SSL_CTX *tls_front_context(struct tls_front *front);
 bool tls_front_takes_early(const struct tls_front *front);
 
 /* tls_back.c */
-SSL_CTX *tls_back_context(struct tls_back *back);
+SSL_CTX *tls_back_take(struct tls_back *back); /* the caller's reference */
 bool tls_back_begin(struct tls *tls);
 
 #endif

@@ -1,6 +1,7 @@
 """TLS towards backends."""
 
 import os
+import shutil
 import ssl
 import threading
 
@@ -351,3 +352,39 @@ def test_what_t_says(ca, local, tmp_path):
     assert code == 1
     assert check('server_name = localhost  ca = ""')[0] == 0
     assert "verify = true" in run("-c", str(file), "-T")[2]
+
+
+@pytest.mark.threads
+def test_changed_files_are_followed(gateway, tls_upstream, ca, local, tmp_path):
+    """A client certificate that is renewed while the gateway runs; half of one is not used."""
+    def who(conn):
+        return dict(pair[0] for pair in conn.sock.getpeercert()["subject"])["commonName"]
+
+    def install(certificate):
+        for source, name in ((certificate.chain, "c.pem"), (certificate.key, "c.key")):
+            shutil.copy(source, tmp_path / (name + ".new"))
+            os.replace(tmp_path / (name + ".new"), tmp_path / name)
+
+    def afresh():
+        """Whom a new connection of the gateway's is shown as, and whether it goes on."""
+        client, conn = ask(gw, up)
+        result = who(conn), conn.sock.session_reused
+        client.close()
+        conn.close()
+        until(lambda: gw.upstream("app")[0]["idle"] == 0, "its connection is gone")
+        return result
+
+    install(ca.issue("first.example", subject="/CN=first"))
+    up = tls_upstream(local, client_ca=ca.pem)
+    gw = gateway("workers = 1\n" + conf(trust(ca) + f' certificate = "{tmp_path}/c.pem" '
+                                        f'key = "{tmp_path}/c.key"') +
+                 'admin { listen = "@admin@" }\n', app=up)
+    assert afresh()[0] == "first"
+    (tmp_path / "c.pem").write_text("-----BEGIN CERTIFICATE-----\nhalf of")
+    until(lambda: 'upstream "app" keeps the certificates it has' in gw.stderr, "a warning")
+    assert afresh()[0] == "first"
+    install(ca.issue("second.example", subject="/CN=second"))
+    until(lambda: 'upstream "app": the files of its tls have changed and are in use' in gw.stderr,
+          "the news")
+    assert afresh() == ("second", False)  # a session of before would say who it was
+    assert afresh()[0] == "second"
