@@ -11,8 +11,6 @@
 #define MAX_SETTINGS    32
 #define DRAIN_NOTICE_MS 1000 /* for the notice of a GOAWAY to have arrived */
 #define LINGER_MS       2000
-#define FRAME_LEAST     (16u * 1024) /* of what is asked for by who makes a frame */
-#define FRAME_ROOM      (FRAME_LEAST + 1024)
 
 /* ---- what a worker's connections share ---- */
 
@@ -24,11 +22,8 @@ static void *on_malloc(size_t n, void *arg)
 
 static void on_free(void *p, void *arg)
 {
-    struct h2_server *server = arg;
-    if (!p || p != server->kit->frame)
-        mem_free(p);
-    else
-        server->shares = false;
+    (void)arg;
+    mem_free(p);
 }
 
 static void *on_calloc(size_t count, size_t n, void *arg)
@@ -37,31 +32,14 @@ static void *on_calloc(size_t count, size_t n, void *arg)
     return n && count > SIZE_MAX / n ? NULL : mem_zalloc(count * n);
 }
 
-/* Each session has room for the one frame that it makes at a time, 16 KiB that it never gives
- * back. What is in it counts only from the making to the taking, which are both inside
- * nghttp2_session_mem_send and the copying behind it: so all sessions of a worker share one.
- * Further parts of what does not fit into one frame are memory of their own.
- *
- * nghttp2 1.52 holds a frame twice when its queue cannot grow, and would free it twice: such a
+/* nghttp2 1.52 holds a frame twice when its queue cannot grow, and would free it twice: such a
  * session is given up with its memory. That cannot be tried by mem_fail_at, which would have
  * every test leak. */
 static void *on_realloc(void *p, size_t n, void *arg)
 {
     struct h2_server *server = arg;
-    void *frame = server->kit->frame;
-    if (!p && !server->shares && n >= FRAME_LEAST && n <= FRAME_ROOM) {
-        server->shares = true;
-        return frame;
-    }
-    bool moves = p && p == frame;
-    if (moves && n <= FRAME_ROOM)
-        return p;
-    void *grown = realloc(moves ? NULL : p, n);
+    void *grown = realloc(p, n);
     server->lost |= !grown;
-    if (moves && grown) {
-        memcpy(grown, frame, FRAME_ROOM);
-        server->shares = false;
-    }
     return grown;
 }
 
@@ -70,8 +48,7 @@ int h2_kit_init(struct h2_kit *kit, struct loop *loop)
     *kit = (struct h2_kit){.loop = loop};
     slab_init(&kit->streams, sizeof(struct h2_stream), 1024);
     slab_init(&kit->intakes, sizeof(struct h2_intake), 64);
-    kit->frame = mem_alloc(FRAME_ROOM);
-    if (!kit->frame || nghttp2_session_callbacks_new(&kit->callbacks) != 0 ||
+    if (nghttp2_session_callbacks_new(&kit->callbacks) != 0 ||
         nghttp2_option_new(&kit->option) != 0) {
         h2_kit_done(kit);
         return -ENOMEM;
@@ -91,7 +68,6 @@ void h2_kit_done(struct h2_kit *kit)
 {
     nghttp2_session_callbacks_del(kit->callbacks);
     nghttp2_option_del(kit->option);
-    mem_free(kit->frame);
     slab_done(&kit->streams);
     slab_done(&kit->intakes);
 }

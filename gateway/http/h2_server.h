@@ -25,7 +25,6 @@ struct h2_kit {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
     struct slab streams, intakes;
-    void *frame; /* where every session puts the frames that it makes */
 };
 int h2_kit_init(struct h2_kit *kit, struct loop *loop); /* 0 or -ENOMEM */
 void h2_kit_done(struct h2_kit *kit);                   /* no connection lives any more */
@@ -56,7 +55,6 @@ struct h2_server {
     enum h2_server_state state;
     bool draining;             /* told the client so; the last stream is not fixed yet */
     bool lost;                 /* the session's memory is in disorder */
-    bool shares;               /* the session has the kit's frame for one of its own */
     bool goaway;               /* it is fixed */
     bool crowded;              /* much waits to be sent: every stream is full */
     enum reason reason;        /* what the connection ends with; R_NONE: with the client */

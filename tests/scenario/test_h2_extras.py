@@ -206,8 +206,8 @@ def test_an_http1_client_is_shown_the_phrase_that_http2_does_not_have(gateway, b
 # ---- heads that take several frames, on several connections at a time
 
 def test_large_heads_of_many_connections(gateway, backend, h2):  # noqa: F811
-    """A worker's connections share the memory in which frames are made; none may get another's
-    bytes, also when a client reads slowly and its frames leave one by one."""
+    """None may get another's bytes, also when a client reads slowly and its frames leave one by
+    one."""
     def answer(request):
         tag = request.target[1:]
         fields = "".join(f"X-{i}: {tag * 700}\r\n" for i in range(10))
