@@ -1,6 +1,6 @@
 /* Certificates that change while the gateway runs: their files are looked at every second, and
- * when they have changed and lie still, the listener or upstream gets what they hold now. What cannot be
- * used is warned of, and the old certificates stay. Main thread. */
+ * when they have changed and lie still, the listener or upstream gets what they hold now. What
+ * cannot be used is warned of, and the old certificates stay. Main thread. */
 #ifndef POSTERN_APP_FOLLOW_H
 #define POSTERN_APP_FOLLOW_H
 

@@ -250,6 +250,44 @@ static void want_of_memory_is_a_fault(void **state)
     }
 }
 
+/* "name=value;" of each, names in small letters. */
+static void put_text(char *out, const struct h2_nv *nv)
+{
+    for (size_t i = 0; i < nv->count; i++) {
+        for (size_t k = 0; k < nv->list[i].namelen; k++)
+            *out++ = ascii_lower((char)nv->list[i].name[k]);
+        out += sprintf(out, "=%.*s;", (int)nv->list[i].valuelen, nv->list[i].value);
+    }
+}
+
+static void a_request_goes_out_by_its_kind(void **state)
+{
+    (void)state;
+    char text[512];
+    nghttp2_nv usual[H2_NV_USUAL];
+    struct h2_nv nv;
+    struct field fields[8];
+    struct head head = {.fields = fields,
+                        .cap = 8,
+                        .method = M_GET,
+                        .method_text = STR("GET"),
+                        .target = STR("/chat?x"),
+                        .upgrade = STR("websocket")};
+    head_add_id(&head, &arena, F_HOST, STR("a.test"));
+    head_add(&head, &arena, STR("Sec-WebSocket-Key"), STR("k"));
+    head_add(&head, &arena, STR("Sec-WebSocket-Version"), STR("13"));
+    head_add(&head, &arena, STR("Upgrade"), STR("websocket"));
+    head_add(&head, &arena, STR("TE"), STR("trailers"));
+    assert_int_equal(h2_put_request(&nv, usual, &arena, &head, STR("http")), 0);
+    put_text(text, &nv);
+    assert_string_equal(text, ":method=GET;:scheme=http;:authority=a.test;:path=/chat?x;"
+                              "sec-websocket-key=k;sec-websocket-version=13;te=trailers;");
+    assert_int_equal(h2_put_connect(&nv, usual, &arena, &head, STR("https")), 0);
+    put_text(text, &nv);
+    assert_string_equal(text, ":method=CONNECT;:protocol=websocket;:scheme=https;"
+                              ":authority=a.test;:path=/chat?x;sec-websocket-version=13;");
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -263,6 +301,7 @@ int main(void)
         T(trailers_lose_what_steers),
         T(responses_have_a_status),
         T(what_is_written_has_nothing_of_http_1),
+        T(a_request_goes_out_by_its_kind),
         T(want_of_memory_is_a_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
