@@ -294,7 +294,7 @@ static void test_compile(struct load *load, cfg_t *sec, struct conf_condition *r
 {
     const struct value *equals = value_get(sec, "equals"), *regex = value_get(sec, "regex"),
                        *present = value_get(sec, "present"), *text = equals ? equals : regex;
-    unsigned tests = (equals != NULL) + (regex != NULL) + (present != NULL);
+    int tests = (equals != NULL) + (regex != NULL) + (present != NULL);
     bool is_present = true;
     if (tests != 1) {
         if (tests || !load->broken)

@@ -195,9 +195,9 @@ static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret
 {
     const struct value *upstream = value_get(sec, "upstream");
     cfg_t *split = value_section(sec, "split");
-    unsigned actions = (upstream != NULL) + (split != NULL) +
-                       (value_section(sec, "respond") != NULL) +
-                       (value_section(sec, "redirect") != NULL);
+    int actions = (upstream != NULL) + (split != NULL) +
+                  (value_section(sec, "respond") != NULL) +
+                  (value_section(sec, "redirect") != NULL);
     static const char *const how_many[] = {"none", "one", "two", "three", "all four"};
     if (actions > 1 || (actions == 0 && !load->broken))
         load_fault(load, value_line(sec),

@@ -61,7 +61,7 @@ static const struct name *find_host(const struct tls_front *front, const char *h
 {
     char text[256] = "*";
     size_t n = 0;
-    for (; host[n] && n < sizeof(text) - 2; n++)
+    for (; n < sizeof(text) - 2 && host[n]; n++)
         text[n + 1] = ascii_lower(host[n]);
     text[n + 1] = '\0';
     if (n && text[n] == '.')

@@ -200,10 +200,11 @@ struct order {
 static bool parse_order(const char *path, struct order *ret)
 {
     static const char before[] = "/upstreams/";
-    const char *name = path + sizeof(before) - 1, *slash, *last;
+    const char *name, *slash, *last;
 
     if (!path || strncmp(path, before, sizeof(before) - 1) != 0)
         return false;
+    name = path + sizeof(before) - 1;
     slash = strchr(name, '/');
     last = strrchr(name, '/');
     if (!slash || last == slash || (strcmp(last, "/drain") != 0 && strcmp(last, "/ready") != 0))

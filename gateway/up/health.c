@@ -152,7 +152,7 @@ static void come_back(struct target *target, uint32_t reason)
         outlier_return(vitals);
     else
         vitals_change(vitals, reason, 0);
-    if (vitals_word(vitals) & VITAL_OUT & ~VITAL_WARMING) {
+    if (vitals_word(vitals) & VITAL_OUT & ~(unsigned)VITAL_WARMING) {
         vitals_change(vitals, VITAL_WARMING, 0);
         return;
     }

@@ -71,7 +71,7 @@ int access_range_parse(const char *text, struct access_range *ret)
     memcpy(range.last, range.first, sizeof(range.last));
     for (unsigned i = 0; i < range.width; i++) {
         unsigned kept = range.bits > 8 * i ? range.bits - 8 * i : 0;
-        uint8_t host = kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
+        uint8_t host = (uint8_t)(kept >= 8 ? 0u : 0xffu >> kept);
         is_rough |= (range.first[i] & host) != 0;
         range.first[i] &= (uint8_t)~host;
         range.last[i] |= host;

@@ -49,7 +49,7 @@ static void *hold_and_load(void *arg)
     struct picker *picker = arg;
     for (int i = 0; i < PICKS / 50; i++) {
         struct cluster *mine = cluster_ref(picker->cluster);
-        int server = balance_pick(mine, &none, 0, (uint64_t)i * 0x9e3779b97f4a7c15ull);
+        int server = balance_pick(mine, &none, 0, (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
         balance_begin(mine, (unsigned)server);
         balance_end(mine, (unsigned)server);
         cluster_unref(mine);

@@ -163,7 +163,7 @@ static void every_level_and_its_edges(void **state)
     (void)state;
     for (unsigned level = 0; level <= WHEEL_LEVELS; level++) {
         for (int edge = -2; edge <= 2; edge++) {
-            uint64_t ticks = (1ull << (WHEEL_BITS * level)) + (uint64_t)(edge + 2);
+            uint64_t ticks = ((uint64_t)1 << (WHEEL_BITS * level)) + (uint64_t)(edge + 2);
             set(0, now + ticks * TICK);
             advance_to(now + ticks * TICK - 1);
             assert_int_equal(fired, 0);

@@ -333,7 +333,7 @@ static void runs_of_lines_are_as_one_by_one(void **state)
         struct head head = {.fields = fields, .cap = 16};
         struct h1_fault fault;
         for (int n = rand() % 8; n > 0; n--) {
-            const char *line = lines[1 + rand() % (COUNT(lines) - 1)];
+            const char *line = lines[1 + (size_t)rand() % (COUNT(lines) - 1)];
             if (strncmp(line, "Content-", 8) != 0 || !strstr(text, line))
                 strcat(text, line);
         }

@@ -374,7 +374,7 @@ static void looks_for_an_unknown_key_once(void **state)
     play_done(&r);
     for (int i = 0; i < 100; i++) {
         bring(&r, never);
-        assert_int_equal(play_ask(PLUGIN, jwt, &r, i % 2), POSTERN_ANSWERED);
+        assert_int_equal(play_ask(PLUGIN, jwt, &r, (unsigned)i % 2), POSTERN_ANSWERED);
         assert_string_equal(r.reason, "auth.key_unknown");
         play_done(&r);
     }

@@ -214,7 +214,8 @@ static void *fail_all(void *arg)
     for (int i = 0; atomic_load(&ejections) < 300; i++) {
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
         unsigned server = (unsigned)(seed >> 33) % 10;
-        if (outlier_note(cluster, server, i % 7 ? OUTLIER_RESET : 0, (uint64_t)i * MS)) {
+        if (outlier_note(cluster, server, i % 7 ? OUTLIER_RESET : 0,
+                         (unsigned long long)i * MS)) {
             atomic_fetch_add(&ejections, 1);
             atomic_store(&told[server], true);
         }

@@ -51,7 +51,7 @@ static void those_of_plugins_stand_behind(void **state)
         assert_int_equal(reason_add("test.two", "Two"), R_NONE);
     }
     mem_fail_at(0);
-    for (int i = one + 1; i < REASON_MAX; i++) {
+    for (int i = (int)one + 1; i < REASON_MAX; i++) {
         char name[32];
         snprintf(name, sizeof(name), "test.n%d", i);
         assert_int_equal(reason_add(name, "One of many"), i);
