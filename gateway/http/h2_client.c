@@ -284,7 +284,7 @@ static int prepare(struct h2_trunks *trunks)
 void h2_trunk_flush(struct h2_trunk *trunk)
 {
     if (trunk->state == TRUNK_OPEN)
-        loop_task(trunk->stream.loop, &trunk->flush);
+        loop_late(trunk->stream.loop, &trunk->flush);
 }
 
 static void on_flush(struct task *task)

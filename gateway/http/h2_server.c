@@ -153,7 +153,7 @@ static void end_if_over(struct h2_server *server)
 void h2_server_flush(struct h2_server *server)
 {
     if (server->state == H2_OPEN)
-        loop_task(server->stream.loop, &server->flush);
+        loop_late(server->stream.loop, &server->flush);
 }
 
 /* Answers whose end the kernel has. */

@@ -70,6 +70,19 @@ void loop_discard(struct loop *loop, void (*drop)(struct message *))
     }
 }
 
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct loop *loop = arg;
+    loop_enter(loop);
+    while (loop->first_late) {
+        struct task *task = loop->first_late;
+        loop_cancel(loop, task);
+        task->run(task);
+    }
+    loop_leave(loop);
+}
+
 int loop_init(struct loop *loop)
 {
     *loop = (struct loop){.mail_fd = -1};
@@ -96,9 +109,11 @@ int loop_init(struct loop *loop)
     wheel_init(&loop->wheel, loop->now);
     loop->timer_at = UINT64_MAX;
     loop->last_task = &loop->first_task;
+    loop->last_late = &loop->first_late;
     loop->last_mail = &loop->first_mail;
     pthread_mutex_init(&loop->mail_lock, NULL);
     evtimer_assign(&loop->timer, loop->base, on_timer, loop);
+    event_assign(&loop->late, loop->base, -1, 0, on_late, loop);
     event_assign(&loop->mail, loop->base, loop->mail_fd, EV_READ | EV_PERSIST, on_mail, loop);
     event_add(&loop->mail, NULL);
     return 0;
@@ -117,6 +132,7 @@ void loop_done(struct loop *loop)
 {
     bury_all(loop);
     event_del(&loop->timer);
+    event_del(&loop->late);
     event_del(&loop->mail);
     close(loop->mail_fd);
     event_base_free(loop->base);
@@ -174,17 +190,31 @@ void loop_task(struct loop *loop, struct task *task)
     loop->last_task = &task->next;
 }
 
+void loop_late(struct loop *loop, struct task *task)
+{
+    if (task->queued)
+        return;
+    if (!loop->first_late) /* libevent calls it behind what is active already */
+        event_active(&loop->late, EV_TIMEOUT, 0);
+    task->queued = task->late = true;
+    task->next = NULL;
+    *loop->last_late = task;
+    loop->last_late = &task->next;
+}
+
 void loop_cancel(struct loop *loop, struct task *task)
 {
     if (!task->queued)
         return;
-    struct task **at = &loop->first_task;
+    struct task **at = task->late ? &loop->first_late : &loop->first_task;
     while (*at != task)
         at = &(*at)->next;
     *at = task->next;
-    if (!*at)
+    if (!*at && task->late)
+        loop->last_late = at;
+    else if (!*at)
         loop->last_task = at;
-    task->queued = false;
+    task->queued = task->late = false;
 }
 
 void loop_bury(struct loop *loop, struct grave *grave, void (*bury)(struct grave *))

@@ -2,9 +2,9 @@
  * and one for the main thread.
  *
  * A turn is: wait, run the callbacks, and after each of them the tasks it left behind (flush
- * what was written, deliver what was held back); at the end bury what died. Objects are never
- * freed inside a callback of their own: loop_bury keeps them until the turn is over.
- * Everything but loop_post is for the loop's own thread. */
+ * what was written, deliver what was held back); then the late tasks; at the end bury what
+ * died. Objects are never freed inside a callback of their own: loop_bury keeps them until the
+ * turn is over. Everything but loop_post is for the loop's own thread. */
 #ifndef POSTERN_NET_LOOP_H
 #define POSTERN_NET_LOOP_H
 
@@ -23,7 +23,7 @@ struct loop;
 struct task {
     struct task *next;
     void (*run)(struct task *task);
-    bool queued;
+    bool queued, late;
 };
 
 /* What waits to be freed. */
@@ -54,6 +54,8 @@ struct loop {
     struct event timer;
     uint64_t timer_at;
     struct task *first_task, **last_task;
+    struct task *first_late, **last_late;
+    struct event late; /* active while there are late tasks */
     struct grave *graves;
     bool stop, in_tasks;
 
@@ -74,6 +76,9 @@ void loop_enter(struct loop *loop);
 void loop_leave(struct loop *loop);
 
 void loop_task(struct loop *loop, struct task *task); /* once, however often it is asked */
+/* As loop_task, but only behind all callbacks of this turn: what many of them add to goes out
+ * at once. */
+void loop_late(struct loop *loop, struct task *task);
 void loop_cancel(struct loop *loop, struct task *task);
 void loop_bury(struct loop *loop, struct grave *grave, void (*bury)(struct grave *));
 void loop_post(struct loop *loop, struct message *message); /* any thread */

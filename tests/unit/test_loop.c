@@ -274,6 +274,48 @@ static void a_deadline_comes_and_never_early(void **state)
     deadline_end(&loop.wheel, &b.deadline);
 }
 
+static struct named late;
+
+static void ask_late(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    loop_enter(&loop);
+    note(*(const char *)arg);
+    loop_late(&loop, &late.task);
+    loop_leave(&loop);
+}
+
+/* Three descriptors are ready at a time: what all of them ask for runs once, behind the last,
+ * and what that asks for still in the same turn. */
+static void a_late_task_runs_behind_all_callbacks_of_the_turn(void **state)
+{
+    (void)state;
+    struct named then = named('t'), dropped = named('x');
+    struct event events[3];
+    int fds[3][2];
+    late = named('L');
+    late.then = &then;
+    for (int i = 0; i < 3; i++) {
+        make_pair(fds[i]);
+        assert_int_equal(write(fds[i][1], "x", 1), 1);
+        event_assign(&events[i], loop.base, fds[i][0], EV_READ, ask_late, (void *)"c");
+        event_add(&events[i], NULL);
+    }
+    event_base_loop(loop.base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    assert_string_equal(order, "cccLt");
+    /* cancelled: in the middle, at the end; and asked for again */
+    IN_LOOP((loop_late(&loop, &dropped.task), loop_late(&loop, &late.task),
+             loop_cancel(&loop, &dropped.task), loop_late(&loop, &dropped.task),
+             loop_cancel(&loop, &dropped.task)));
+    assert_string_equal(order, "cccLt");
+    event_base_loop(loop.base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    assert_string_equal(order, "cccLtLt");
+    for (int i = 0; i < 3; i++) {
+        close(fds[i][0]);
+        close(fds[i][1]);
+    }
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down_loop)
@@ -282,6 +324,7 @@ int main(void)
         T(what_a_task_asks_for_runs_behind_it),
         T(tasks_never_run_inside_a_task),
         T(a_cancelled_task_does_not_run),
+        T(a_late_task_runs_behind_all_callbacks_of_the_turn),
         T(the_dead_are_buried_at_the_end_of_the_turn),
         cmocka_unit_test(the_end_buries_who_is_left),
         T(letters_of_every_thread_arrive_in_order),
