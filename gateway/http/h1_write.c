@@ -54,30 +54,31 @@ static bool is_framing(const struct field *field)
     return field->id == F_CONTENT_LENGTH || field->id == F_TRANSFER_ENCODING;
 }
 
-/* The end of the line that a field still is in memory, its CR LF included; NULL: it is none.
+/* The bytes of the line that a field still is in memory, its CR LF included; 0: it is none.
  * Framing never is: who reads it keeps no field of it. */
-static const char *line_end(const struct field *field)
+static size_t line_bytes(const struct field *field)
 {
     const char *end = field->value.p + field->value.n;
 
     if (!field->line || field->value.p != field->name.p + field->name.n + 2)
-        return NULL;
-    return end[0] == '\r' && end[1] == '\n' ? end + 2 : NULL;
+        return 0;
+    return end[0] == '\r' && end[1] == '\n' ? field->name.n + field->value.n + 4 : 0;
 }
 
 /* What came from one peer goes to the other in runs of lines: copies all that stand one behind
  * the other from *i on, and moves *i behind them. */
 static char *put_lines(char *out, const struct head *head, uint32_t *i)
 {
-    const char *start = head->fields[*i].name.p, *end = start, *next;
+    const char *start = head->fields[*i].name.p;
+    size_t n = 0, line;
 
-    while (*i < head->count && head->fields[*i].name.p == end &&
-           (next = line_end(&head->fields[*i]))) {
-        end = next;
+    while (*i < head->count && head->fields[*i].name.p == start + n &&
+           (line = line_bytes(&head->fields[*i])) > 0) {
+        n += line;
         ++*i;
     }
-    memcpy(out, start, (size_t)(end - start));
-    return out + (end - start);
+    memcpy(out, start, n);
+    return out + n;
 }
 
 static char *put_fields(char *out, const struct head *head)
@@ -86,7 +87,7 @@ static char *put_fields(char *out, const struct head *head)
         const struct field *field = &head->fields[i];
         const char *line = out;
 
-        if (line_end(field)) {
+        if (line_bytes(field)) {
             out = put_lines(out, head, &i);
             continue;
         }

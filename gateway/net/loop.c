@@ -77,7 +77,10 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
     loop_enter(loop);
     while (loop->first_late) {
         struct task *task = loop->first_late;
-        loop_cancel(loop, task);
+        loop->first_late = task->next;
+        if (!loop->first_late)
+            loop->last_late = &loop->first_late;
+        task->queued = task->late = false;
         task->run(task);
     }
     loop_leave(loop);
