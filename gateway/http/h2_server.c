@@ -193,6 +193,8 @@ static void on_flush(struct task *task)
 {
     struct h2_server *server =
         (struct h2_server *)((char *)task - offsetof(struct h2_server, flush));
+    if (server->state != H2_OPEN) /* it has ended in this turn: its last words are written */
+        return;
     while (server->stream.pending < SOCKET_HIGH && !server->stream.err) {
         const uint8_t *p;
         ssize_t n = nghttp2_session_mem_send(server->session, &p);

@@ -111,6 +111,7 @@ def sizes(requests, h2, gw, change=None):  # noqa: F811
     for stream in streams:
         client.head(stream)
     client.until(lambda: sum(len(s.body) for s in client.streams.values()) == 65535, "the window")
+    gw.wait_metric(0, "postern_upstream_connections", state="active") # all of all bodies is here
     if change:
         client.raw(change(streams))
     client.ping()
