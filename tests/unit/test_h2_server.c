@@ -327,6 +327,30 @@ static void a_flood_ends_the_connection(void **state)
 }
 
 /* Whichever allocation fails, nothing is lost but what needed it. */
+/* A request asks for a flush; in the same read the session breaks (too many CONTINUATIONs). Its
+ * last words are written then, and nothing may be asked of it behind them. */
+static void a_session_that_breaks_before_its_flush_lingers(void **state)
+{
+    (void)state;
+    static const char request[] = "\0\0\x09\1\5\0\0\0\1\x82\x86\x84\x41\4test";
+    static const char begun[] = "\0\0\4\1\1\0\0\0\3\x82\x86\x84\xbe";
+    static const char more[] = "\0\0\0\x09\0\0\0\0\3";
+    char all[256];
+    size_t n = 0;
+    talk();
+    memcpy(all, request, sizeof(request) - 1);
+    n += sizeof(request) - 1;
+    memcpy(all + n, begun, sizeof(begun) - 1);
+    n += sizeof(begun) - 1;
+    for (int i = 0; i < 20; i++, n += sizeof(more) - 1)
+        memcpy(all + n, more, sizeof(more) - 1);
+    assert_int_equal(send(client, all, n, MSG_NOSIGNAL), n);
+    settle();
+    assert_int_equal(floods, 1);
+    assert_int_equal(closed, 0);
+    assert_int_equal(server.state, H2_LINGER);
+}
+
 static void survives_want_of_memory_anywhere(void **state)
 {
     bool whole = false;
@@ -367,6 +391,7 @@ int main(void)
         T(a_drain_serves_what_has_begun),
         T(malformed_requests_are_told_and_reset),
         T(a_flood_ends_the_connection),
+        T(a_session_that_breaks_before_its_flush_lingers),
         T(survives_want_of_memory_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
