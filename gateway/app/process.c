@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "net/sock.h"
+
 #define FILES_SPARE 32 /* logs, event loops, libraries */
 
 static void fault(const struct conf *conf, struct conf_faults *faults, const char *what,
@@ -35,6 +37,7 @@ int process_limits(const struct conf *conf, struct conf_faults *faults)
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     getrlimit(RLIMIT_NOFILE, &limit);
+    sock_limit(limit.rlim_cur);
     if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed)
         return 0;
     conf_fault(faults, (struct conf_where){conf->file, 0},

@@ -295,19 +295,26 @@ static bool accept_one(struct acceptor *acceptor)
 {
     struct addr addr;
     int fd;
-    int rc = sock_accept(acceptor->fd, &fd, &addr);
+    int rc =
+        acceptor->scarce && sock_is_scarce() ? -EMFILE : sock_accept(acceptor->fd, &fd, &addr);
+    bool known = acceptor->scarce;
     if (rc == 0) {
+        acceptor->scarce = sock_is_last(fd);
         add_connection(acceptor, fd, &addr);
-        return true;
+        if (!acceptor->scarce)
+            return true;
+        rc = -EMFILE;
     }
     if (rc == -ECONNABORTED || rc == -EINTR)
         return true;
     if (rc == -EAGAIN)
         return false;
     /* Out of descriptors or memory: clients wait in the kernel's queue for a while. */
-    log_warn("cannot accept connections for a while: %s (%u open in this worker); raise the "
-             "limit of open files or lower limits.connections",
-             strerror(-rc), acceptor->worker->connection_count);
+    if (!known)
+        log_warn(
+            "cannot accept connections for a while: %s (%u open in this worker); raise the "
+            "limit of open files or lower limits.connections",
+            strerror(-rc), acceptor->worker->connection_count);
     acceptor_disarm(acceptor);
     loop_deadline(&acceptor->worker->loop, &acceptor->retry_due, ACCEPT_RETRY_MS);
     return false;

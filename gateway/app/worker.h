@@ -35,6 +35,7 @@ struct acceptor {
     int fd; /* -1: closed */
     struct event event;
     bool armed;
+    bool scarce;  /* the last connection took what clients may have of descriptors */
     int listener; /* index in the configuration in force, or in `view`'s */
     /* A removed listener's last connections are served under the configuration that still had
      * it: held as if by an exchange. NULL while it is in force. */

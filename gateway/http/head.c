@@ -419,8 +419,10 @@ bool head_is_authority(struct str s)
             return false;
         p = close + 1;
     } else {
-        while (p < end && byte_is(*p, BYTE_UNRESERVED))
-            p++;
+        /* What drops more than one last dot would take "a.." for "a". */
+        for (; p < end && byte_is(*p, BYTE_UNRESERVED); p++)
+            if (*p == '.' && (p == s.p || p[-1] == '.'))
+                return false;
         if (p == s.p)
             return false;
     }

@@ -142,7 +142,7 @@ enum reason head_strip_hop(struct head *head);
 bool head_is_token(struct str s);       /* RFC 9110 5.6.2, at least one byte */
 bool head_is_field_value(struct str s); /* HTAB, SP, VCHAR, obs-text; nothing else */
 /* uri-host [":" port] (RFC 9110 7.2): reg-name of the usual bytes, IPv4, or [IPv6]; no
- * userinfo, no path. Empty is not valid. */
+ * userinfo, no path, no empty label but behind a last dot. Empty is not valid. */
 bool head_is_authority(struct str s);
 /* Fields that frame, route, authenticate or steer are dropped from trailers (RFC 9110 6.5.1).
  * Names are compared with "_" and "." read as "-", as CGI and its heirs do. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "net/io.h"
+#include "net/sock.h"
 
 #define KEEP 64 /* pipes that a loop keeps for the next bodies */
 
@@ -69,6 +70,12 @@ static struct pipe *take(struct pipe_pool *pool)
     }
     pipe = mem_alloc(sizeof(*pipe));
     if (!pipe || pipe2(fds, O_NONBLOCK | O_CLOEXEC) < 0) {
+        mem_free(pipe);
+        return NULL;
+    }
+    if (sock_is_beyond(fds[0]) || sock_is_beyond(fds[1])) {
+        close(fds[0]);
+        close(fds[1]);
         mem_free(pipe);
         return NULL;
     }

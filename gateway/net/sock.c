@@ -1,7 +1,9 @@
 #include "net/sock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,6 +58,38 @@ void sock_forget(const struct addr *addr)
         unlink(addr->un.sun_path);
 }
 
+/* ---- the last descriptors ---- */
+
+static int clients_end = INT_MAX, backends_end = INT_MAX; /* constant once there are threads */
+
+void sock_limit(uint64_t files)
+{
+    uint64_t kept = files / 8 < 16 ? 16 : files / 8 > 1024 ? 1024 : files / 8;
+    if (files > INT_MAX || files <= kept)
+        return;
+    clients_end = (int)(files - kept);
+    backends_end = (int)(files - kept / 2);
+}
+
+bool sock_is_last(int fd)
+{
+    return fd >= clients_end - 1;
+}
+
+bool sock_is_beyond(int fd)
+{
+    return fd >= backends_end;
+}
+
+bool sock_is_scarce(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    if (fd < 0)
+        return true;
+    close(fd);
+    return fd >= clients_end;
+}
+
 int sock_accept(int fd, int *ret_fd, struct addr *ret_peer)
 {
     ret_peer->len = sizeof(ret_peer->un);
@@ -83,6 +117,10 @@ int sock_connect(const struct addr *addr, int *ret_fd)
     int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    if (sock_is_beyond(fd)) {
+        close(fd);
+        return -EMFILE;
+    }
     sock_no_delay(fd);
 #ifndef NDEBUG
     if (is_refused_on_demand()) {

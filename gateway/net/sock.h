@@ -4,6 +4,16 @@
 
 #include "net/addr.h"
 
+/* How many descriptors the process may have; called once, before there are threads. From then
+ * on clients leave the last ones (an eighth, 16 to 1024 of them) to connections to backends,
+ * and both leave half of those to whoever looks after the gateway: the admin listener, log
+ * files, the next configuration. The kernel gives the lowest number that is free, so a number
+ * tells how many are taken. */
+void sock_limit(uint64_t files);
+bool sock_is_last(int fd); /* the client's connection `fd` is the last one for now */
+bool sock_is_scarce(void); /* no client's connection may be accepted; costs two system calls */
+bool sock_is_beyond(int fd); /* not even a connection to a backend may have this number */
+
 /* Binds and listens. `reuse_port`: other sockets of ours listen on the same address, the
  * kernel shares connections out. A unix path is taken over when nobody listens on it.
  * 0 or -errno. */

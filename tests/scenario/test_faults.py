@@ -1,5 +1,7 @@
 """The same conversations with what goes wrong on demand: POSTERN_FAULT of debug builds."""
 
+import os
+
 import pytest
 
 import backend
@@ -9,6 +11,7 @@ from conftest import ONE
 from gateway import own_host, until
 from nameserver import Nameserver
 from recorder import Recorder
+from strace import may_trace, traced
 
 pytestmark = pytest.mark.undisturbed
 
@@ -24,6 +27,40 @@ def talking(opened):
 def test_random_conversations(gateway, talking, fault, iterations):
     gw = gateway(ONE, app=talking, env={"POSTERN_FAULT": fault})
     assert conversation.run(gw, talking, iterations, seed=1) > iterations / 2
+
+
+@pytest.mark.parametrize("calls, error, when", [
+    ("recvfrom,recvmsg,read,readv", "EINTR", "5+3"), ("sendto,sendmsg,write,writev", "EINTR", "5+3"),
+    ("recvfrom,recvmsg,read,readv", "EAGAIN", "5+3"), ("sendto,sendmsg,write,writev", "EAGAIN", "5+3"),
+    ("epoll_wait,epoll_pwait,epoll_pwait2", "EINTR", "5+2"), ("accept4", "EINTR", "1+2"), ("accept4", "ECONNABORTED", "1+2"),
+    ("accept4", "ENOBUFS", "2+3"), ("accept4", "EMFILE", "2+3"), ("accept4", "ENOMEM", "2+3"), ("splice", "EINTR", "1+2"),
+    ("splice", "EAGAIN", "1+2"), ("connect", "EINTR", "2+50"), ("socket", "EMFILE", "9+9"), ("setsockopt", "ENOBUFS", "4+2"),
+    ("pipe2", "EMFILE", "1+2"), ("close", "EINTR", "9+3")])
+def test_what_the_kernel_may_say(gateway, backend, tmp_path, calls, error, when):
+    """Errors of system calls that a quiet machine never gives, by strace: what can wait is only later, what is
+    for nothing costs one request at most and never the process."""
+    reason = may_trace()
+    if reason:
+        pytest.skip(reason)
+    body = os.urandom(1 << 20)
+    big = backend(answer=lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body), body) if request.target == "/big" else b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(request.body), request.body))
+    gw = gateway(ONE.replace("server", "pool { requests = 2 } server"), app=big)
+    harmless = calls != "socket" and calls != "connect"
+    trace = tmp_path / "trace"
+    with traced(gw, "-o", str(trace), "-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={when}"):
+        for i in range(20):
+            client = gw.client()
+            for target, sent in (("/big", b""), (f"/{i}", body[:40000]), (f"/{i}", b"")):
+                answer = client.get(target, method="POST" if sent else "GET", body=sent or None)
+                if harmless:
+                    assert (answer.status, answer.body) == (200, body if target == "/big" else sent)
+                else:
+                    assert answer.status in (200, 502, 503)
+            client.close()
+    assert gw.get("/last").status == 200
+    assert "(INJECTED)" in trace.read_text()
 
 
 @pytest.mark.parametrize("fault", ["connect:2", "connect:3"])

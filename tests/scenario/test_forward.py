@@ -5,6 +5,7 @@ import re
 import pytest
 
 from conftest import ONE
+from wire2 import Client2
 
 TRUST = ONE.replace("listen =", 'trusted_proxies = {"127.0.0.0/8"} listen =')
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -179,6 +180,22 @@ def test_connection_cannot_name_a_protected_field(pair, name):
     assert response.status == 400
     gw.wait_log(reason="bad_request.connection")
     up.expect_no_connection(0.1)
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-request-id", "forwarded"])
+def test_nor_can_http2_say_what_only_the_gateway_may(pair, opened, name):
+    gw, up = pair
+    client = Client2(gw.address())
+    opened.append(client)
+    twins = {name, name.replace("-", "_"), name.replace("-", "."), name.replace("-", "_", 1)}
+    stream = client.request("/", method="POST", end=False, headers=[(twin, "6.6.6.6") for twin in twins for _ in (1, 2)])
+    client.body(stream, b"x", end=False)
+    client.send(client.headers_frame([(twin, "6.6.6.6") for twin in twins], stream))
+    conn = up.accept()
+    request = conn.expect()
+    assert "6.6.6.6" not in request.raw_head.decode() and not request.trailers
+    conn.respond()
+    assert client.response(stream).status == 200
 
 
 def test_other_headers_keep_value_order_and_number(pair):

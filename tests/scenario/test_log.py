@@ -9,6 +9,7 @@ import pytest
 
 from conftest import HTTP, ONE
 from gateway import free_address, own_host, until
+from wire2 import Client2
 
 SAY = HTTP + 'route "ok" { path = "/ok"  respond { status = 200  body = "hello" } }\n'
 MEMBERS = """ts req_id trace_id client_ip proto tls sni method host path route status reason
@@ -236,3 +237,74 @@ def test_a_request_that_cannot_be_read_is_logged_with_what_it_asked_for(gateway)
         assert line["method"] == (None if asked[:1] == b"(" else "GET")
         os.truncate(gw.access_log, 0)
     assert gw.metric("postern_requests_total", method="GET", route="") == 4
+
+
+# Each of them tries to end its line, to begin another, to leave its string or to talk to a terminal.
+ODD = ['"', "\\", '","status":1,"x":"', "\r\n{}", "\n", "\r", "\x1b]0;owned\x07\x1b[2J", "\0", "\x7f", "\x85", "\xff\xfe",
+       "\xe2\x80\xa8", "%0a%0d%1b%22", " ", "\t", "x" * 65536, '" 200 1 "-" "', "\ud83d".encode("utf-8", "surrogatepass").decode("latin-1")]
+# where a client's own bytes may come into a line
+WHERE = ["GET /a{}b HTTP/1.1\r\nHost: t\r\n\r\n", "GET /a?b={}&c=d HTTP/1.1\r\nHost: t\r\n\r\n", "GE{}T / HTTP/1.1\r\nHost: t\r\n\r\n",
+         "GET / HTTP/1.1{}\r\nHost: t\r\n\r\n", "GET / HTTP/1.1\r\nHost: a{}b\r\n\r\n", "GET http://a{}b/ HTTP/1.1\r\nHost: t\r\n\r\n",
+         "GET / HTTP/1.1\r\nHost: t\r\nUser-Agent: a{}b\r\n\r\n", "GET / HTTP/1.1\r\nHost: t\r\nX-Request-Id: a{}b\r\n\r\n",
+         "GET / HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: 1.2.3.4{}\r\n\r\n", "GET / HTTP/1.1\r\nHost: t\r\nReferer: a{}b\r\n\r\n",
+         "GET / HTTP/1.1\r\nHost: t\r\ntraceparent: 00-{}-b7ad6b7169203331-01\r\n\r\n", "GET / HTTP/1.1\r\nHost: t\r\nX{}Y: 1\r\n\r\n",
+         "GET / HTTP/1.1\r\nHost: t\r\nX-Key: a{}b\r\n\r\n"]
+OPEN_TO_ALL = """listener "http" { listen = {"@http@"}  trusted_proxies = {"127.0.0.0/8"} }
+access_log { path = "@log@"  format = @form@ }
+error_log { level = debug }
+route "all" { path = "/{rest...}"  respond { status = 200  body = "hello" } }
+route "keyed" { path = "/k/{rest...}"  respond { body = a }  key_auth { file = "@keys@"  header = X-Key } }
+"""
+
+
+COMBINED = (rb'\S+ - \S+ \[[^]"]+\] "(?:[^"\\]|\\.)*" \d{3} (?:\d+|-) '
+            rb'"(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*"')
+
+
+def lines_of(gw, path, count):
+    until(lambda: gw.raw_log(path).count(b"\n") >= count, "a line for each")
+    return gw.raw_log(path).split(b"\n")[:-1]
+
+
+@pytest.mark.parametrize("form", ["json", "combined"])
+def test_whatever_a_client_sends_is_one_line(gateway, tmp_path, form):
+    """In both forms, over both versions, and in the error log, where a fault of a request is told too."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"key": "good", "consumer": "alice"}]}))
+    log = tmp_path / "log"
+    gw = gateway(OPEN_TO_ALL, keys=keys, log=log, form=form)
+    count = 0
+    for where in WHERE:
+        for odd in ODD:
+            client = gw.client()
+            try:
+                client.send(where.replace("{}", odd))
+                client.half_close()
+                client.read_to_end()
+            except (AssertionError, OSError):
+                pass  # refused while the rest was still coming
+            client.close()
+            # each connection is served before the next begins, so its first line is there
+            count += 1
+            count = len(lines_of(gw, log, count))
+    for odd in ODD:
+        client = Client2(gw.address())
+        for fields in ([(":path", "/a" + odd)], [(":authority", "a" + odd)], [(":method", "GET" + odd)],
+                       [("user-agent", odd)], [("x-request-id", odd)], [("x" + odd, "1")]):
+            base = [(n, v) for n, v in client.fields("/") if n not in dict(fields)]
+            pseudo = [f for f in fields if f[0][0] == ":"]
+            if len(odd) < 9000:
+                client.response(client.request(fields=pseudo + base + [f for f in fields if f[0][0] != ":"]))
+        client.close()
+    gw.get("/last")
+    until(lambda: b"/last" in gw.raw_log(log), "the last line")
+    assert count > len(WHERE) * len(ODD) * 0.9
+    for text in lines_of(gw, log, count):
+        assert not re.search(rb"[\x00-\x1f\x7f]", text) and len(text) < 16384, text[:200]
+        if form == "json":
+            line = json.loads(text.decode("utf-8"))
+            assert set(MEMBERS) <= set(line) <= {*MEMBERS, "offset"}, line
+            assert line["status"] in (200, 400, 401, 414, 417, 431, 499, 501, 505), line
+        else:
+            assert re.fullmatch(COMBINED, text), text[:300]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", gw.stderr)

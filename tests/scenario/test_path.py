@@ -1,6 +1,7 @@
 """One normal form of a path for everything, and what has two readings is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from cases.path_cases import SPELLINGS, guarded_readings
 from conftest import HTTP
 from gateway import Gateway, own_host
 from recorder import Recorder
+from wire2 import Client2
 
 TWO = HTTP + '''
 upstream "app" { server "@app@" {} }
@@ -46,6 +48,65 @@ def test_no_spelling_of_a_guarded_path_comes_by_the_open_route(guarded):
             assert not guarded_readings(one.request.target), \
                 f"{spelling} reached the backend as {one.request.target}: {guarded_readings(one.request.target)}"
     assert outcomes[403] >= 50 and outcomes[400] >= 100, outcomes
+
+
+def test_nor_over_http2(guarded):
+    """The same spellings as :path, which a client may fill with what it likes."""
+    gw, up = guarded
+    client, asked, outcomes = None, 0, {}
+    for spelling in SPELLINGS:
+        if asked % 20 == 0:  # refused streams count against a connection
+            client and client.close()
+            client = Client2(gw.address())
+        asked += 1
+        mark = up.mark()
+        answer = client.get(spelling)
+        outcomes[answer.status] = outcomes.get(answer.status, 0) + 1
+        assert answer.status in (200, 400, 403, None), (spelling, answer.status)
+        assert (answer.status == 200) == bool(up.since(mark)), spelling
+        for one in up.since(mark):
+            assert not guarded_readings(one.request.target), f"{spelling} came as {one.request.target}"
+    client.close()
+    assert outcomes[403] >= 50 and outcomes.get(400, 0) + outcomes.get(None, 0) >= 100, outcomes
+
+
+GUARDED_HOST = HTTP + '''
+upstream "app" { server "@app@" {} }
+route "guarded" { host = "admin.example"  path = "/{rest...}"  respond { status = 403 } }
+route "open"    { path = "/{rest...}"  upstream = app }
+'''
+HOSTS = ["admin.example", "ADMIN.EXAMPLE", "Admin.exAmple", "admin.example.", "ADMIN.example.", "admin.example:80",
+         "admin.example:8080", "admin.example.:80", "admin.example.:65535", "admin.example:0", "admin.example:00080"]
+# what some programs take for that name, and others for none
+ODD_HOSTS = ["admin.example..", ".admin.example", "admin..example", "admin%2eexample", "admin.example:", "admin.example:80:80",
+             "admin.example@test", "test@admin.example", "admin.example/", "admin.example#", "admin.example?", "admin.example\\",
+             "admin.example,test", "admin.example test", "admin.example\t", "[admin.example]", "admin.example\x7f", "admin.example;x"]
+
+
+def test_no_spelling_of_a_guarded_host_comes_by_the_open_route(tmp_path, opened):
+    """Nothing that reads as this host, once case, last dot and port are gone, goes by the other route."""
+    up = Recorder(own_host())
+    opened.append(up)
+    gw = Gateway(tmp_path, GUARDED_HOST, {"app": up})
+    for host in HOSTS + ODD_HOSTS:
+        asked = [f"GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n", f"GET http://{host}/x HTTP/1.1\r\nHost: test\r\n\r\n",
+                 f"GET http://{host} HTTP/1.1\r\nHost: {host}\r\n\r\n", f"GET /x HTTP/1.0\r\nHost: {host}\r\n\r\n"]
+        statuses = []
+        for data in asked:
+            client = gw.client()
+            client.send(data)
+            statuses.append(client.response().status)
+            client.close()
+        client = Client2(gw.address())
+        statuses.append(client.get("/x", authority=host).status)
+        client.close()
+        assert not set(statuses) - {403, 400, None, 200}, (host, statuses)
+        if host in HOSTS:
+            assert set(statuses) <= {403}, (host, statuses)
+    for one in up.since((0, 0, 0, 0)):
+        name = re.sub(r":\d+$", "", one.request.get("Host")).lower().rstrip(".")
+        assert name != "admin.example", one
+    gw.finish()
 
 
 def ask(gw, target):

@@ -330,7 +330,8 @@ static void takes_hosts_with_and_without_port(void **state)
         "a b",     "user@a", "a/b",         "a,b",     "a?b",      "a#b",      "a%41",
         "[",       "[]",     "[::1",        "[::g]",   "[::1]x",   "[::1]:",   "[1.2.3.4]",
         "[::1%1]", "::1",    "a:80:80",     "a\tb",    "\xc3\xa4", "a\\b",     "[v1.x]",
-        "a;b",     "(a)",    "[::1]:65536",
+        "a;b",     "(a)",    "[::1]:65536", "a..",     "a..b",     ".a",       ".",
+        "..",      "a..:80",
     };
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++)

@@ -188,6 +188,33 @@ static void nobody_at_a_unix_path(void **state)
     assert_int_equal(sock_connect(&addr, &fd), -ENOENT);
 }
 
+/* Last: what it sets stays. Of 200 descriptors clients leave 25, and 12 of these are nobody's.
+ */
+static void the_last_descriptors_are_not_for_clients(void **state)
+{
+    (void)state;
+    struct addr addr;
+    int fd;
+    sock_limit(UINT64_MAX);
+    assert_false(sock_is_last(1 << 20) || sock_is_beyond(1 << 20) || sock_is_scarce());
+    sock_limit(200);
+    assert_false(sock_is_last(173) || sock_is_beyond(187) || sock_is_scarce());
+    assert_true(sock_is_last(174) && sock_is_beyond(188));
+    int many[200], count = 0;
+    while (count == 0 || many[count - 1] < 174)
+        assert_true((many[count++] = dup(0)) >= 0);
+    assert_true(sock_is_scarce());
+    close(many[--count]);
+    assert_false(sock_is_scarce());
+    assert_int_equal(addr_parse(STR("127.0.0.1:9"), &addr), 0);
+    assert_int_not_equal(sock_connect(&addr, &fd), -EMFILE);
+    while (many[count - 1] < 187)
+        assert_true((many[count++] = dup(0)) >= 0);
+    assert_int_equal(sock_connect(&addr, &fd), -EMFILE);
+    while (count)
+        close(many[--count]);
+}
+
 static void a_close_with_reset_is_not_an_orderly_end(void **state)
 {
     (void)state;
@@ -242,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_socket_file_is_forgotten_and_nothing_else),
         cmocka_unit_test(nobody_at_a_unix_path),
         cmocka_unit_test(a_close_with_reset_is_not_an_orderly_end),
+        cmocka_unit_test(the_last_descriptors_are_not_for_clients),
     };
     return cmocka_run_group_tests_name("sock", tests, make_dir, remove_dir);
 }
