@@ -235,11 +235,7 @@ void gateway_started(struct gateway *gw)
 /* Everything that may fail before the threads run. */
 static int prepare_start(struct gateway *gw, struct conf *conf, struct conf_faults *faults)
 {
-    const char *path = "";
-    int rc = log_set_paths(conf->error_log.path, conf->access_log.path, &path);
-    if (rc < 0) {
-        conf_fault(faults, (struct conf_where){conf->file, 0}, "cannot open log %s: %s", path,
-                   strerror(-rc));
+    if (process_open_logs(conf, faults) < 0) {
         conf_free(conf);
         return -1;
     }

@@ -23,6 +23,7 @@ struct options {
     const char *file, *request;
     enum action action;
     bool quiet;
+    const char *said; /* the flag that chose `action`; NULL: none has */
 };
 
 static const char usage[] =
@@ -32,7 +33,7 @@ static const char usage[] =
     "  -c FILE    configuration file; default " DEFAULT_FILE "\n"
     "  -t         check the configuration completely, print every fault, exit 0 or 1\n"
     "  -T         as -t, then print the effective configuration, defaults filled in\n"
-    "  -q         with -t: print only faults\n"
+    "  -q         with -t or -T: print only faults and warnings\n"
     "  -v, -V     version; version with those of compiler and libraries\n"
     "  -h         this text\n"
     "  --explain \"GET http://host/path\"\n"
@@ -123,6 +124,34 @@ static int run(const char *file)
     return conf ? gateway_run(file, conf) : 1;
 }
 
+/* One thing at a time; but -T is -t and more. False: two were asked for. */
+static bool choose(struct options *options, int c)
+{
+    static const struct {
+        int c;
+        enum action action;
+        const char *flag;
+    } flags[] = {{'t', ACT_TEST, "-t"},
+                 {'T', ACT_DUMP, "-T"},
+                 {'e', ACT_EXPLAIN, "--explain"},
+                 {'p', ACT_PLUGIN, "--help-plugin"}};
+    size_t i = 0;
+    while (flags[i].c != c)
+        i++;
+    enum action now = options->action, wanted = flags[i].action;
+    bool checks =
+        (now == ACT_TEST || now == ACT_DUMP) && (wanted == ACT_TEST || wanted == ACT_DUMP);
+    if (options->said && !checks) {
+        fprintf(stderr, "postern: %s does not go with %s\n%s", flags[i].flag, options->said,
+                usage);
+        return false;
+    }
+    options->said = flags[i].flag;
+    options->action = checks && now == ACT_DUMP ? now : wanted;
+    options->request = optarg;
+    return true;
+}
+
 /* Fills `options`; returns -1 to go on, or an exit status. */
 static int parse(int argc, char **argv, struct options *options)
 {
@@ -138,21 +167,14 @@ static int parse(int argc, char **argv, struct options *options)
             options->file = optarg;
             break;
         case 't':
-            options->action = ACT_TEST;
-            break;
         case 'T':
-            options->action = ACT_DUMP;
+        case 'e':
+        case 'p':
+            if (!choose(options, c))
+                return 2;
             break;
         case 'q':
             options->quiet = true;
-            break;
-        case 'e':
-            options->action = ACT_EXPLAIN;
-            options->request = optarg;
-            break;
-        case 'p':
-            options->action = ACT_PLUGIN;
-            options->request = optarg;
             break;
         case 'v':
         case 'V':
@@ -166,10 +188,18 @@ static int parse(int argc, char **argv, struct options *options)
             return 2;
         }
     }
-    if (optind == argc)
-        return -1;
-    fprintf(stderr, "postern: unexpected argument \"%s\"\n%s", argv[optind], usage);
-    return 2;
+    if (optind < argc) {
+        fprintf(stderr, "postern: unexpected argument \"%s\"\n%s", argv[optind], usage);
+        return 2;
+    }
+    if (options->quiet && options->action != ACT_TEST && options->action != ACT_DUMP) {
+        fprintf(stderr,
+                "postern: -q goes with -t and -T; how much a running gateway tells is said in "
+                "its configuration (error_log, access_log)\n%s",
+                usage);
+        return 2;
+    }
+    return -1;
 }
 
 int main(int argc, char **argv)

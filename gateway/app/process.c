@@ -12,10 +12,10 @@
 
 #define FILES_SPARE 32 /* logs, event loops, libraries */
 
-static void fault(const struct conf *conf, struct conf_faults *faults, const char *what,
+static void fault(struct conf_where where, struct conf_faults *faults, const char *what,
                   const char *name, const char *why)
 {
-    conf_fault(faults, (struct conf_where){conf->file, 0}, "%s \"%s\": %s", what, name, why);
+    conf_fault(faults, where, "%s \"%s\": %s", what, name, why);
 }
 
 static uint64_t files_needed(const struct conf *conf)
@@ -47,6 +47,19 @@ int process_limits(const struct conf *conf, struct conf_faults *faults)
     return -1;
 }
 
+int process_open_logs(const struct conf *conf, struct conf_faults *faults)
+{
+    const char *path = "";
+    int rc = log_set_paths(conf->error_log.path, conf->access_log.path, &path);
+    if (rc == 0)
+        return 0;
+    bool of_access = path == conf->access_log.path;
+    fault(of_access ? conf->access_log.path_at : conf->error_log.path_at, faults,
+          of_access ? "access_log: cannot open" : "error_log: cannot open", path,
+          strerror(-rc));
+    return -1;
+}
+
 int process_write_pid(const struct conf *conf, struct conf_faults *faults)
 {
     if (!conf->pid_file)
@@ -56,7 +69,8 @@ int process_write_pid(const struct conf *conf, struct conf_faults *faults)
     int fd = open(conf->pid_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     bool ok = fd >= 0 && write(fd, text, (size_t)n) == n;
     if (!ok)
-        fault(conf, faults, "cannot write pid_file", conf->pid_file, strerror(errno));
+        fault(conf->pid_file_at, faults, "cannot write pid_file", conf->pid_file,
+              strerror(errno));
     if (fd >= 0)
         close(fd);
     return ok ? 0 : -1;
@@ -84,7 +98,7 @@ int process_drop_root(const struct conf *conf, struct conf_faults *faults)
     errno = 0;
     const struct passwd *user = getpwnam(conf->user);
     if (!user) {
-        fault(conf, faults, "user", conf->user,
+        fault(conf->user_at, faults, "user", conf->user,
               errno ? strerror(errno) : "there is no such user on this system");
         return -1;
     }
@@ -92,7 +106,7 @@ int process_drop_root(const struct conf *conf, struct conf_faults *faults)
     give_log(conf->access_log.path, user);
     if (initgroups(conf->user, user->pw_gid) < 0 || setgid(user->pw_gid) < 0 ||
         setuid(user->pw_uid) < 0) {
-        fault(conf, faults, "cannot become user", conf->user, strerror(errno));
+        fault(conf->user_at, faults, "cannot become user", conf->user, strerror(errno));
         return -1;
     }
     return 0;

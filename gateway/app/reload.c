@@ -1,5 +1,6 @@
 #include "app/gateway.h"
 #include "app/notify.h"
+#include "app/process.h"
 #include "proxy/names.h"
 
 #include <malloc.h>
@@ -323,17 +324,6 @@ void reload_prepare(struct gateway *gw)
             reload_on_warm(gw, true);
 }
 
-static bool open_logs(const struct conf *conf, struct conf_faults *faults)
-{
-    const char *path = "";
-    int rc = log_set_paths(conf->error_log.path, conf->access_log.path, &path);
-    if (rc == 0)
-        return true;
-    conf_fault(faults, (struct conf_where){conf->file, 0}, "cannot open log %s: %s", path,
-               strerror(-rc));
-    return false;
-}
-
 /* There was a fault, or no memory; nothing has changed. */
 static void fail_switch(struct gateway *gw, struct conf_faults *faults)
 {
@@ -362,8 +352,8 @@ static void switch_all(struct gateway *gw)
 {
     struct conf_faults faults = {0};
     struct worker_port **lists = mem_zalloc(gw->worker_count * sizeof(*lists));
-    bool ok =
-        lists && !gw->prepare_failed && (gw->renewing || open_logs(gw->next->conf, &faults));
+    bool ok = lists && !gw->prepare_failed &&
+              (gw->renewing || process_open_logs(gw->next->conf, &faults) == 0);
     for (unsigned i = 0; ok && i < gw->worker_count; i++) {
         lists[i] = ports_for(&gw->next_ports, i);
         ok = lists[i] != NULL;

@@ -56,6 +56,7 @@ static struct {
     _Atomic uint64_t dropped;
     uint64_t warned, warned_at; /* drops already told of, and when; under `lock` */
     _Atomic int last_error;     /* why the latest lines were dropped; 0: a ring was full */
+    enum sink_kind failed;      /* the sink of that error; under `lock` */
     _Atomic int level;
     _Atomic bool access_on, started, stop;
     _Atomic uint32_t state; /* enum writer_state; the futex */
@@ -91,8 +92,10 @@ static void write_or_drop(enum sink_kind kind, struct iovec *lines, size_t count
     size_t left;
     int err = sink_write(&logs.sinks[kind], lines, count, patience(), &left);
 
-    if (err < 0)
+    if (err < 0) {
+        logs.failed = kind;
         drop(left, -err);
+    }
 }
 
 /* ---- rings: the worker's side ---- */
@@ -438,13 +441,21 @@ int log_reopen(const char **ret_path)
 
 /* ---- the writer ---- */
 
-static const char *drop_cause(int error, char *buf, size_t n)
+/* Which log, and what is the matter with it. Under `lock`. */
+static void drop_cause(int error, char *out, size_t n)
 {
+    const char *path = logs.sinks[logs.failed].path;
+    bool is_file = path && strcmp(path, "-") != 0;
+    char room[64];
+
     if (error == 0)
-        return "they came faster than the log takes them";
-    if (error == ETIMEDOUT)
-        return "the log's reader does not read";
-    return strerror_r(error, buf, n);
+        snprintf(out, n, "they came faster than the log takes them");
+    else
+        snprintf(out, n, "the %s log%s%.256s: %s",
+                 logs.failed == SINK_ACCESS ? "access" : "error", is_file ? " " : "",
+                 is_file ? path : "",
+                 error == ETIMEDOUT ? "its reader does not read"
+                                    : strerror_r(error, room, sizeof(room)));
 }
 
 /* One line says that lines were lost, not one for each. Under `lock`. */
@@ -452,19 +463,19 @@ static void warn_of_drops(bool last)
 {
     uint64_t dropped = log_dropped(), now = clock_ns();
     int error = atomic_load_explicit(&logs.last_error, memory_order_relaxed);
-    char line[160], why[64];
+    char line[512], why[384];
     struct iovec iov = {.iov_base = line};
     size_t left;
 
     if (dropped == logs.warned ||
         (logs.warned_at != 0 && !last && now - logs.warned_at < WARN_EVERY))
         return;
+    drop_cause(error, why, sizeof(why));
     clock_put_iso(line, clock_wall_ms());
     iov.iov_len = CLOCK_ISO_LEN;
     iov.iov_len += (size_t)snprintf(line + CLOCK_ISO_LEN, sizeof(line) - CLOCK_ISO_LEN,
                                     " warn %llu log lines dropped: %s\n",
-                                    (unsigned long long)(dropped - logs.warned),
-                                    drop_cause(error, why, sizeof(why)));
+                                    (unsigned long long)(dropped - logs.warned), why);
     logs.warned = dropped;
     logs.warned_at = now;
     sink_write(&logs.sinks[SINK_ERROR], &iov, 1, patience(), &left);

@@ -16,7 +16,8 @@ static void file_compile(struct load *load, const struct value *value, struct co
         return;
     int err = include_read(path, FILE_BYTES_MAX, &text);
     if (err) {
-        load_fault(load, value->line, "respond.file: cannot read %s: %s", path, strerror(-err));
+        load_fault(load, value->line, "respond.file: cannot read %s: %s", path,
+                   include_why(err));
         return;
     }
     char absolute[PATH_MAX];

@@ -306,6 +306,7 @@ struct conf {
     uint32_t workers;   /* auto is resolved: usable cores */
     bool workers_auto;
     char *user, *pid_file; /* NULL: not given */
+    struct conf_where user_at, pid_file_at;
     uint32_t drain_timeout;
     struct addr *resolvers; /* DNS servers; none: the system's */
     size_t resolver_count;
@@ -316,12 +317,14 @@ struct conf {
 
     struct {
         char *path; /* "-", "off" or a file */
+        struct conf_where path_at;
         bool combined;
         uint32_t sample; /* of successful requests keep every n-th; "1/100" is 100 */
         uint32_t slower_than;
     } access_log;
     struct {
         char *path;
+        struct conf_where path_at;
         enum log_level level;
     } error_log;
 

@@ -181,7 +181,7 @@ struct conf *conf_load(const char *path, struct conf_faults *faults)
     int err = include_read(path, INCLUDE_BYTES_MAX, &text);
     if (err) {
         conf_fault(faults, (struct conf_where){path, 0}, "cannot read %s: %s", path,
-                   strerror(-err));
+                   include_why(err));
         return NULL;
     }
     struct conf *conf = conf_load_text(path, text, faults);

@@ -36,9 +36,9 @@ static void workers_compile(struct load *load, cfg_t *top)
 static void user_compile(struct load *load, cfg_t *top)
 {
     struct conf *conf = load->conf;
-    value_text(load, top, "user", &conf->user);
+    value_text_at(load, top, "user", &conf->user, &conf->user_at);
     if (conf->user && !getpwnam(conf->user))
-        conf_fault(&conf->warnings, load_where(load, value_get(top, "user")->line),
+        conf_fault(&conf->warnings, conf->user_at,
                    "user \"%s\" does not exist here: a start as root would fail", conf->user);
 }
 
@@ -104,7 +104,7 @@ static void access_log_compile(struct load *load, cfg_t *sec)
     static const char *const formats[] = {"json", "combined", NULL};
     struct conf *conf = load->conf;
     unsigned format = 0;
-    value_text(load, sec, "path", &conf->access_log.path);
+    value_text_at(load, sec, "path", &conf->access_log.path, &conf->access_log.path_at);
     value_word(load, sec, "format", formats, &format);
     conf->access_log.combined = format == 1;
     sample_compile(load, sec);
@@ -116,7 +116,7 @@ static void error_log_compile(struct load *load, cfg_t *sec)
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     struct conf *conf = load->conf;
     unsigned level = conf->error_log.level;
-    value_text(load, sec, "path", &conf->error_log.path);
+    value_text_at(load, sec, "path", &conf->error_log.path, &conf->error_log.path_at);
     value_word(load, sec, "level", levels, &level);
     conf->error_log.level = (enum log_level)level;
     if (conf->error_log.path && strcmp(conf->error_log.path, "off") == 0)
@@ -135,7 +135,7 @@ void globals_compile(struct load *load, cfg_t *top)
     conf->error_log.level = LOG_INFO;
     workers_compile(load, top);
     user_compile(load, top);
-    value_text(load, top, "pid_file", &conf->pid_file);
+    value_text_at(load, top, "pid_file", &conf->pid_file, &conf->pid_file_at);
     value_time(load, top, "drain_timeout", 0, DAY_MS, &conf->drain_timeout);
     resolver_compile(load, top);
     if ((sec = value_section(top, "admin")))

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,6 +56,20 @@ int include_read(const char *path, size_t max, struct str *ret_text)
     return err;
 }
 
+const char *include_why(int err)
+{
+    switch (err) {
+    case -EISDIR:
+        return "it is a directory, expected a file";
+    case -EINVAL:
+        return "it is a device, a pipe or a socket, expected a file";
+    case -EFBIG:
+        return "it is larger than a file of its kind may be";
+    default:
+        return strerror(-err);
+    }
+}
+
 static size_t dir_length(const char *file, struct str name)
 {
     const char *slash = strrchr(file, '/');
@@ -70,6 +85,22 @@ char *include_path(struct load *load, const char *file, struct str name)
     memcpy(path, file, dir);
     memcpy(path + dir, name.p, name.n);
     return path;
+}
+
+char *include_absolute(struct load *load, const char *file, struct str name)
+{
+    char cwd[PATH_MAX];
+    char *path = include_path(load, file, name);
+    if (!path || path[0] == '/' || !getcwd(cwd, sizeof(cwd)))
+        return path;
+    size_t n = strlen(cwd), more = strlen(path);
+    char *joined = load_alloc(load, n + more + 2, 1);
+    if (!joined)
+        return NULL;
+    memcpy(joined, cwd, n);
+    joined[n] = '/';
+    memcpy(joined + n + 1, path, more);
+    return joined;
 }
 
 /* As include_path, but the directory's own bytes are no wildcards. */

@@ -99,8 +99,11 @@ const char *lex_show(const struct token *token, char out[LEX_SHOW]);
 /* include.c: reading files. `text` is malloc'ed (mem_free). 0 or -errno. */
 #define INCLUDE_BYTES_MAX (64u << 20)
 int include_read(const char *path, size_t max, struct str *ret_text);
+const char *include_why(int err); /* the -errno of include_read in words */
 /* The path that `name`, written in `file`, means. In the load's arena; NULL: no memory. */
 char *include_path(struct load *load, const char *file, struct str name);
+/* The same from the root on, for those who read it later or elsewhere. */
+char *include_absolute(struct load *load, const char *file, struct str name);
 /* Calls on_file for each file that the pattern `name` (NUL-terminated), written in
  * where.file, stands for, in C-locale order. What is wrong with it is reported. */
 void include_each(struct load *load, struct conf_where where, struct str name,
@@ -144,6 +147,9 @@ void value_word(struct load *load, cfg_t *sec, const char *name, const char *con
                 unsigned *ret);
 /* A text that is not empty and has no control bytes. */
 void value_text(struct load *load, cfg_t *sec, const char *name, char **ret);
+/* For what is tried out later: its faults name the line too. */
+void value_text_at(struct load *load, cfg_t *sec, const char *name, char **ret,
+                   struct conf_where *ret_at);
 bool value_is_plain(struct str text); /* no control bytes */
 
 /* The texts themselves. 0, -EINVAL or -ERANGE. */

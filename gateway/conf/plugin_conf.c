@@ -37,13 +37,14 @@ static void read_settings(struct load *load, cfg_t *sec, size_t place)
     /* lines of the section's own text, from those of all of it */
     int offset = (int)place;
     if (value)
-        conf->plugin_directory = include_path(load, load_where(load, value->line + offset).file,
-                                              str_of(value->text));
+        conf->plugin_directory = include_absolute(
+            load, load_where(load, value->line + offset).file, str_of(value->text));
     conf->plugin_files.list = load_alloc(load, count, sizeof(char *));
     for (size_t i = 0; conf->plugin_files.list && i < count; i++) {
         value = value_at(sec, "load", i);
         int line = value->line + offset;
-        char *path = include_path(load, load_where(load, line).file, str_of(value->text));
+        /* absolute: the dynamic linker looks for a name without "/" where libraries are */
+        char *path = include_absolute(load, load_where(load, line).file, str_of(value->text));
         if (!path)
             return;
         conf->plugin_files.list[conf->plugin_files.count++] = path;

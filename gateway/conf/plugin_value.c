@@ -139,28 +139,11 @@ const char *plugin_expected(const struct postern_option *option, char out[PLUGIN
     return out;
 }
 
-/* The absolute path that `text` means in `file`. NULL: no memory, or it is too long. */
-static char *absolute(struct load *load, const char *file, struct str text)
-{
-    char cwd[PATH_MAX];
-    char *path = include_path(load, file, text);
-    if (!path || path[0] == '/' || !getcwd(cwd, sizeof(cwd)))
-        return path;
-    size_t n = strlen(cwd), more = strlen(path);
-    char *joined = load_alloc(load, n + more + 2, 1);
-    if (!joined)
-        return NULL;
-    memcpy(joined, cwd, n);
-    joined[n] = '/';
-    memcpy(joined + n + 1, path, more);
-    return joined;
-}
-
 static void take(struct load *load, const struct postern_option *option, struct str text,
                  const char *file, struct postern_value *ret)
 {
-    char *copy =
-        option->type == POSTERN_FILE ? absolute(load, file, text) : load_copy(load, text);
+    char *copy = option->type == POSTERN_FILE ? include_absolute(load, file, text)
+                                              : load_copy(load, text);
     if (copy)
         ret->text = str_to(str_of(copy));
 }

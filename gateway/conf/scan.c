@@ -567,7 +567,7 @@ static void scan_file(struct scan *scan, struct conf_where where, const char *pa
     int err = include_read(path, INCLUDE_BYTES_MAX - scan->bytes, &text);
     if (err) {
         scan->load->broken = true;
-        conf_fault(scan->load->faults, where, "cannot read %s: %s", path, strerror(-err));
+        conf_fault(scan->load->faults, where, "cannot read %s: %s", path, include_why(err));
         return;
     }
     scan->bytes += text.n;

@@ -27,7 +27,7 @@ static void text_compile(struct load *load, cfg_t *sec, const char *name, const 
     ret->path = load_copy(load, str_of(realpath(path, absolute) ? absolute : path));
     if (err) {
         load_fault(load, value->line, "%s.%s: cannot read %s: %s", what, name, path,
-                   strerror(-err));
+                   include_why(err));
         return;
     }
     char *copy = load_copy(load, text);
@@ -35,15 +35,6 @@ static void text_compile(struct load *load, cfg_t *sec, const char *name, const 
         ret->text = (struct str){copy, text.n};
     explicit_bzero((char *)text.p, text.n); /* it may be a key */
     mem_free((char *)text.p);
-}
-
-static void option_compile(struct load *load, cfg_t *sec, const char *name, char **ret,
-                           struct conf_where *ret_at)
-{
-    const struct value *value = value_get(sec, name);
-    if (value)
-        *ret_at = load_where(load, value->line);
-    value_text(load, sec, name, ret);
 }
 
 /* ---- listeners ---- */
@@ -99,8 +90,8 @@ struct conf_front *tls_front_compile(struct load *load, cfg_t *sec)
     unsigned version = 0;
     value_word(load, sec, "min_version", versions, &version);
     ret->tls13_only = version == 1;
-    option_compile(load, sec, "ciphers", &ret->ciphers, &ret->ciphers_at);
-    option_compile(load, sec, "ciphersuites", &ret->suites, &ret->suites_at);
+    value_text_at(load, sec, "ciphers", &ret->ciphers, &ret->ciphers_at);
+    value_text_at(load, sec, "ciphersuites", &ret->suites, &ret->suites_at);
     clients_compile(load, sec, ret);
     text_compile(load, sec, "ticket_keys", "tls", &ret->ticket_keys);
     value_bool(load, sec, "early_data", &ret->early_data);

@@ -21,7 +21,7 @@ static struct str text_of(struct texts *texts, const struct conf_text *file)
     int err = include_read(file->path, TLS_FILE_MAX, &text);
     if (err) {
         conf_fault(texts->faults, file->where, "cannot read %s: %s", file->path,
-                   strerror(-err));
+                   include_why(err));
         return (struct str){"", 0};
     }
     texts->list[texts->count++] = text;

@@ -296,3 +296,12 @@ void value_text(struct load *load, cfg_t *sec, const char *name, char **ret)
     else
         *ret = load_copy(load, text);
 }
+
+void value_text_at(struct load *load, cfg_t *sec, const char *name, char **ret,
+                   struct conf_where *ret_at)
+{
+    const struct value *value = value_get(sec, name);
+    if (value)
+        *ret_at = load_where(load, value->line);
+    value_text(load, sec, name, ret);
+}

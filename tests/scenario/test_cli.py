@@ -270,8 +270,47 @@ def test_examples_load():
         assert status == 0, text
 
 
-def test_unused_flag_combinations_are_usage_errors(conf):
-    assert run("-t", "-c", conf(HTTP.replace("@http@", "127.0.0.1:1")), "more")[0] == 2
+@pytest.mark.parametrize("flags, fault", [
+    (["-t", "more"], 'unexpected argument "more"'),
+    (["-q"], "-q goes with -t and -T"),
+    (["-q", "--explain", "GET http://h/"], "-q goes with -t and -T"),
+    (["-t", "--explain", "GET http://h/"], "--explain does not go with -t"),
+    (["--explain", "GET http://h/", "-T"], "-T does not go with --explain"),
+    (["--help-plugin", "jwt", "--explain", "GET http://h/"], "--explain does not go with --help-plugin"),
+])
+def test_flags_that_do_not_go_together(conf, flags, fault):
+    status, said, out = run("-c", conf(GOOD), *flags)
+    assert status == 2 and fault in said and not out, said
+
+
+@pytest.mark.parametrize("flags", [["-t", "-T"], ["-T", "-t"], ["-q", "-T"], ["-T", "-T"]])
+def test_of_two_checks_the_one_that_shows_more_counts(conf, flags):
+    status, said, out = run("-c", conf(GOOD), *flags)
+    assert status == 0 and said == out and "drain_timeout = 30s" in out
+
+
+@pytest.mark.parametrize("path, why", [
+    ("", "it is a directory, expected a file"),
+    ("/dev/null", "it is a device, a pipe or a socket, expected a file"),
+    ("none.conf", "No such file or directory"),
+])
+def test_a_file_that_is_none(tmp_path, path, why):
+    path = os.path.join(tmp_path, path)
+    for flags in (["-t"], []):
+        status, said, _ = run("-c", path, *flags)
+        assert status == 1 and f"{path}:0: cannot read {path}: {why}\n" in said, said
+
+
+@pytest.mark.parametrize("line, said", [
+    ('access_log { path = "/nonexistent/a.log" }', 'access_log: cannot open "/nonexistent/a.log": No such'),
+    ('access_log {\n path = "/nonexistent/a.log" }', 'access_log: cannot open "/nonexistent/a.log": No such'),
+    ('error_log { path = "/" }', 'error_log: cannot open "/": Is a directory'),
+    ('pid_file = "/nonexistent/pid"', 'cannot write pid_file "/nonexistent/pid": No such'),
+])
+def test_what_only_a_start_can_try_names_its_line(conf, line, said):
+    path = conf(GOOD.replace("127.0.0.1:18080", free_address(own_host())) + line + "\n")
+    status, text, _ = run("-c", path)
+    assert status == 1 and f"{path}:{4 + line.count(chr(10))}: {said}" in text, text
 
 
 def test_a_user_that_is_not_there_is_a_warning(conf):

@@ -828,6 +828,11 @@ def test_plugins_can_be_named_and_their_directory_too(tmp_path):
     assert said.splitlines()[0] == \
         "checked.conf:2: plugins.load: cannot load gone.so: cannot open shared object file: " \
         "No such file or directory"
+    # beside the file, not where the dynamic linker looks for libraries
+    (tmp_path / "mine/odd.so").rename(tmp_path / "odd.so")
+    (tmp_path / "checked.conf").write_text('plugins { load = {"odd.so"} }\n' + text)
+    status, said, shown = run("-c", "checked.conf", "-T", cwd=tmp_path)
+    assert status == 0 and f'load = {{"{tmp_path}/odd.so"}}' in shown, said
 
 
 @pytest.mark.parametrize("name", ["cors", "key_auth", "jwt", "forward_auth", "access", "rate_limit", "concurrency"])

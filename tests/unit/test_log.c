@@ -399,7 +399,7 @@ static void a_full_disk_costs_lines_only(void **state)
 
     (void)state;
     assert_int_equal(log_set_paths(error_path, "/dev/full", &bad), 0);
-    expect_all_lost("No space left on device");
+    expect_all_lost("the access log /dev/full: No space left on device");
 }
 
 static void a_closed_pipe_costs_lines_only(void **state)
