@@ -77,11 +77,32 @@ static int fail_request_line(struct h1_fault *fault, const char *p, size_t n,
                       limits->target_bytes, (size_t)(q - space - 1));
 }
 
-void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target)
+/* The value of the first line that looks like an Accept field. */
+static void glance_accept(const char *p, const char *end, struct str *ret_accept)
+{
+    static const struct str name = STR("accept:");
+    const char *lf;
+
+    while ((lf = memchr(p, '\n', (size_t)(end - p)))) {
+        const char *line = lf + 1;
+        const char *cr = memchr(line, '\r', (size_t)(end - line));
+        if (!cr || cr == line) /* nothing, or what is behind the head */
+            return;
+        if ((size_t)(cr - line) > name.n && str_eq_nocase((struct str){line, name.n}, name)) {
+            *ret_accept = (struct str){line + name.n, (size_t)(cr - line) - name.n};
+            return;
+        }
+        p = line;
+    }
+}
+
+void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target,
+               struct str *ret_accept)
 {
     const char *space = memchr(p, ' ', n < METHOD_MAX + 1 ? n : METHOD_MAX + 1);
     const char *end = p + n, *q;
 
+    glance_accept(p, end, ret_accept);
     if (!space || !head_is_token((struct str){p, (size_t)(space - p)}))
         return;
     *ret_method = (struct str){p, (size_t)(space - p)};

@@ -47,10 +47,11 @@ long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
 /* How many bytes of empty lines (CR LF) `p` starts with. A lone CR at the end counts not. */
 size_t h1_skip_empty(const char *p, size_t n);
 
-/* For the log: what a request asked for whose head cannot be read, as far as its bytes tell.
- * Both stay untouched where they do not; the target is one that begins with a slash, without an
- * end. */
-void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target);
+/* Of a request whose head cannot be read, as far as its bytes tell: what it asked for, for the
+ * log, and which kinds of answer its client likes. What they do not tell stays untouched; the
+ * target is one that begins with a slash, without an end. */
+void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target,
+               struct str *ret_accept);
 /* `p`, `n`: a complete head, as h1_head_end found it. head->fields must have room for
  * head->cap fields, at least scan.lines; everything else in *head is set here. Spans point
  * into `p`. Returns 0, or -1 with *ret_fault filled. */

@@ -107,7 +107,7 @@ static void bad(struct h1_server *server, const struct h1_fault *fault)
         return;
     struct str unread = stream_unread(&server->stream);
     if (unread.n)
-        h1_glance(unread.p, unread.n, &told.method, &told.target);
+        h1_glance(unread.p, unread.n, &told.method, &told.target, &told.accept);
     server->keep_alive = false;
     server->state = SERVER_BAD;
     deadline_off(&server->read_due);

@@ -307,15 +307,20 @@ struct head *h2_section_request(struct h2_section *section, bool ended,
                                 const struct h1_limits *limits)
 {
     struct head *head = section->head;
-    if (section->fault.reason)
-        return NULL;
-    settle_method(section);
-    settle_websocket(section, ended);
-    settle_target(section, limits);
-    settle_host(section);
-    join_crumbs(section);
-    settle_framing(head, ended);
-    return section->fault.reason ? NULL : head;
+    if (!section->fault.reason) {
+        settle_method(section);
+        settle_websocket(section, ended);
+        settle_target(section, limits);
+        settle_host(section);
+        join_crumbs(section);
+        settle_framing(head, ended);
+    }
+    if (!section->fault.reason)
+        return head;
+    const struct field *accept = head ? head_find(head, F_ACCEPT) : NULL;
+    if (accept)
+        section->fault.accept = accept->value;
+    return NULL;
 }
 
 /* ---- a response ---- */

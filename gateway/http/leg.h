@@ -25,14 +25,16 @@ enum fault_limit { LIMIT_NONE, LIMIT_PENDING, LIMIT_REQUESTS, LIMIT_CONNECTIONS,
 struct leg_fault {
     enum reason reason;
     enum fault_limit which;
-    size_t offset;             /* of the byte at fault in the message, where there is one */
-    struct str field;          /* the field at fault; .p NULL: none */
-    struct str method, target; /* with on_bad before a head: as far as they can be told */
-    uint64_t limit, actual;    /* where a limit was met; both 0: none */
-    int err;                   /* errno, where there is one */
-    const char *why;           /* in words that live for ever, where TLS failed; NULL: none */
-    bool untouched;            /* up: not one byte of the request reached the socket */
-    bool silent;               /* up: not one byte of the response came */
+    size_t offset;    /* of the byte at fault in the message, where there is one */
+    struct str field; /* the field at fault; .p NULL: none */
+    /* With on_bad before a head, as far as they can be told: what was asked for, and the
+     * Accept of who did. Gone when on_bad returns. */
+    struct str method, target, accept;
+    uint64_t limit, actual; /* where a limit was met; both 0: none */
+    int err;                /* errno, where there is one */
+    const char *why;        /* in words that live for ever, where TLS failed; NULL: none */
+    bool untouched;         /* up: not one byte of the request reached the socket */
+    bool silent;            /* up: not one byte of the response came */
 };
 
 /* What a leg tells its exchange. */

@@ -184,13 +184,11 @@ static bool begins(struct str s, struct str prefix)
 }
 
 /* JSON unless the client likes HTML or plain text better. */
-static enum shape shape_for(const struct exchange *ex)
+static enum shape shape_for(const struct exchange *ex, const struct leg_fault *fault)
 {
     const struct field *accept = ex->head ? head_find(ex->head, F_ACCEPT) : NULL;
-    if (!accept)
-        return SHAPE_PROBLEM;
     unsigned json = 0, html = 0, text = 0;
-    struct str rest = accept->value, range;
+    struct str rest = accept ? accept->value : ex->head ? STR("") : fault->accept, range;
     while (str_next_token(&rest, &range)) {
         unsigned q = quality(range);
         if (begins(range, STR("application/problem+json")) ||
@@ -393,7 +391,7 @@ void reply_error(struct exchange *ex, const struct leg_fault *fault)
     }
     struct field fields[8];
     struct head head;
-    enum shape shape = shape_for(ex);
+    enum shape shape = shape_for(ex, fault);
     struct str body = error_body(ex, fault, shape, status);
     new_head(ex, &head, fields, 8, status);
     head.keep_alive = !closes_behind(fault->reason);

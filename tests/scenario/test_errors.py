@@ -200,6 +200,25 @@ def test_the_form_follows_accept(gateway, upstream, accept, kind):
         assert b"<b>x" not in response.body, "nothing of the request stands in the page unescaped"
 
 
+@pytest.mark.parametrize("request_line, more, reason", [
+    (b"GET / HTTP/1.9", b"", "bad_request.version"),
+    (b"GET /" + b"a" * 10000 + b" HTTP/1.1", b"", "client.target_too_long"),
+    (b"GET / HTTP/1.1", b"Bad Name: x\r\n", "bad_request.field_name"),
+    (b"GET / HTTP/1.1", b"Host: b\r\n", "bad_request.host"),
+    (b"GET / HTTP/1.1", b"X: " + b"a" * 40000 + b"\r\n", "client.headers_too_large"),
+])
+def test_the_form_follows_accept_where_the_head_is_refused(pair, request_line, more, reason):
+    gw, up = pair
+    for accept, kind in ((b"text/html", "text/html; charset=utf-8"),
+                         (b"text/plain", "text/plain; charset=utf-8"),
+                         (b"*/*", "application/problem+json")):
+        client = gw.client()
+        client.send(request_line + b"\r\n" + H + b"accept: " + accept + b"\r\n" + more + b"\r\n")
+        response = client.response()
+        assert response.get("Content-Type") == kind and reason.encode() in response.body
+        client.expect_closed()
+
+
 def test_head_gets_the_head_of_an_error(pair):
     gw, up = pair
     client = gw.client()

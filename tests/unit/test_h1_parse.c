@@ -527,10 +527,30 @@ static void glances_at_what_cannot_be_read(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct str method = {NULL, 0}, target = {NULL, 0};
-        h1_glance(cases[i].bytes, strlen(cases[i].bytes), &method, &target);
+        struct str method = {NULL, 0}, target = {NULL, 0}, accept = {NULL, 0};
+        h1_glance(cases[i].bytes, strlen(cases[i].bytes), &method, &target, &accept);
         assert_true(cases[i].method ? str_eq(method, str_of(cases[i].method)) : !method.p);
         assert_true(cases[i].target ? str_eq(target, str_of(cases[i].target)) : !target.p);
+        assert_null(accept.p);
+    }
+}
+
+static void glances_at_what_the_client_likes_to_read(void **state)
+{
+    static const char *const cases[][2] = {
+        {"GET /a HTTP/9\r\naccept: text/html\r\n", " text/html"},
+        {"\x16\r\nX: y\r\nACCEPT:a\r\nAccept: b\r\n", "a"},
+        {"GET /a\r\nAccept-Encoding: a\r\nX-Accept: b\r\nAccept:\r\n", NULL},
+        {"GET /a\r\nAccept: text/ht", NULL},         /* not all of it is there */
+        {"GET /a\r\nX:\r\n\r\nAccept: c\r\n", NULL}, /* of a body */
+        {"Accept: text/html\r\n", NULL},             /* the first line is no field */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct str method, target, accept = {NULL, 0};
+        h1_glance(cases[i][0], strlen(cases[i][0]), &method, &target, &accept);
+        assert_true(cases[i][1] ? str_eq(accept, str_of(cases[i][1])) : !accept.p);
     }
 }
 
@@ -538,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(glances_at_what_cannot_be_read),
+        cmocka_unit_test(glances_at_what_the_client_likes_to_read),
         cmocka_unit_test(reads_all_parts_of_a_request),
         cmocka_unit_test(reads_every_form_of_target),
         cmocka_unit_test(takes_http_1_0_without_host),

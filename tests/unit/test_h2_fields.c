@@ -115,6 +115,15 @@ static void crumbs_of_cookies_are_one(void **state)
     assert_int_equal(head->count, 3); /* Cookie, x, Host */
 }
 
+static void a_refusal_knows_what_the_client_likes_to_read(void **state)
+{
+    (void)state;
+    REFUSED(R_BAD_HOST, GET, "host=b", "accept=text/html");
+    assert_true(str_eq(section.fault.accept, STR("text/html")));
+    REFUSED(R_BAD_HOST, GET, "host=b");
+    assert_null(section.fault.accept.p);
+}
+
 static void what_http_1_refuses_is_refused(void **state)
 {
     (void)state;
@@ -295,6 +304,7 @@ int main(void)
         T(a_request_is_what_http_1_would_have_made_of_it),
         T(lengths_make_framing),
         T(crumbs_of_cookies_are_one),
+        T(a_refusal_knows_what_the_client_likes_to_read),
         T(what_http_1_refuses_is_refused),
         T(limits_name_the_field),
         T(a_websocket_asks_as_on_http_1),
