@@ -53,7 +53,7 @@ static void checks_answers(void **state)
         {"respond { type = \"a\\r\\nb: c\" }", "respond.type is a??b: c"},
         {"respond { body = \"a\" file = \"/dev/null\" }", "respond has both body and file"},
         {"respond { file = \"/nonexistent/x\" }", "cannot read /nonexistent/x: No such file"},
-        {"respond { file = \"/\" }", "cannot read /: Is a directory"},
+        {"respond { file = \"/\" }", "cannot read /: it is a directory, expected a file"},
         {"redirect { to = \"/x\" status = 301 }", NULL},
         {"redirect { to = \"https://example.com{path}\" status = 302 }", NULL},
         {"redirect { to = \"{path}\" status = 303 }", NULL},

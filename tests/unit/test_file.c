@@ -9,7 +9,8 @@ static void names_the_file_that_cannot_be_read(void **state)
     assert_int_equal(faults.count, 2);
     assert_string_equal(faults.list[0].message,
                         "cannot read /nonexistent/gateway.conf: No such file or directory");
-    assert_string_equal(faults.list[1].message, "cannot read /: Is a directory");
+    assert_string_equal(faults.list[1].message,
+                        "cannot read /: it is a directory, expected a file");
     conf_faults_done(&faults);
 }
 
