@@ -43,7 +43,7 @@ static void read_anew(struct follow *follow, size_t i, uint64_t stamp)
     follow->changed = true;
 }
 
-/* Its cluster's context is renewed in place: connections that stand are not touched. */
+/* Its cluster's context is renewed in place; connections that stand finish what they are at. */
 static void renew(struct follow *follow, size_t i, struct followed *followed, uint64_t stamp)
 {
     const struct conf_upstream *upstream = &follow->snapshot->conf->upstreams[i];
@@ -58,6 +58,7 @@ static void renew(struct follow *follow, size_t i, struct followed *followed, ui
              upstream->name);
     followed->used = stamp;
     tls_back_renew(follow->snapshot->clusters[i]->tls, back);
+    follow->ops->on_renewed(follow->owner, follow->snapshot->clusters[i]);
 }
 
 /* Between two looks they lay still: nobody is writing them. */
@@ -97,7 +98,7 @@ static void on_due(struct deadline *deadline)
     look_at_upstreams(follow);
     loop_deadline(follow->loop, &follow->due, LOOK_MS);
     if (follow->changed)
-        follow->on_changed(follow->owner);
+        follow->ops->on_changed(follow->owner);
 }
 
 static void forget(struct follow *follow)
@@ -109,10 +110,10 @@ static void forget(struct follow *follow)
     follow->changed = false;
 }
 
-void follow_init(struct follow *follow, struct loop *loop, void (*on_changed)(void *owner),
+void follow_init(struct follow *follow, struct loop *loop, const struct follow_ops *ops,
                  void *owner)
 {
-    *follow = (struct follow){.loop = loop, .on_changed = on_changed, .owner = owner};
+    *follow = (struct follow){.loop = loop, .ops = ops, .owner = owner};
     deadline_init(&follow->due, on_due);
 }
 

@@ -9,18 +9,24 @@
 
 struct followed;
 
+struct follow_ops {
+    /* A snapshot with what follow_apply puts into it is wanted. */
+    void (*on_changed)(void *owner);
+    /* The context of that upstream's TLS is another one from now on. */
+    void (*on_renewed)(void *owner, struct cluster *cluster);
+};
+
 struct follow {
     struct loop *loop;
     const struct snapshot *snapshot; /* in force */
     struct followed *list;           /* as its listeners, and behind them its upstreams */
     bool changed;                    /* follow_apply has something to do */
     struct deadline due;
-    void (*on_changed)(void *owner);
+    const struct follow_ops *ops;
     void *owner;
 };
 
-/* `on_changed`: a snapshot with what follow_apply puts into it is wanted. */
-void follow_init(struct follow *follow, struct loop *loop, void (*on_changed)(void *owner),
+void follow_init(struct follow *follow, struct loop *loop, const struct follow_ops *ops,
                  void *owner);
 /* That snapshot is in force now; it lives until the next one is, or follow_done. */
 void follow_switch(struct follow *follow, const struct snapshot *snapshot);

@@ -330,7 +330,7 @@ int gateway_run(const char *path, struct conf *conf)
         return 1;
     }
     watch_signals(&gw);
-    follow_init(&gw.follow, &gw.loop, reload_on_followed, &gw);
+    follow_init(&gw.follow, &gw.loop, &reload_follow_ops, &gw);
     host_run(&gw.loop);
     gw.admin = admin_new(gw.loop.base, &status_ops, &gw);
     gw.health = health_new(&gw.loop, &servers_ops, &gw);

@@ -82,7 +82,7 @@ void reload_sweep(struct gateway *gw);
 /* Behind it: has every worker warm up, and then puts it in force. */
 void reload_prepare(struct gateway *gw);
 void reload_on_signal(struct gateway *gw);
-void reload_on_followed(void *gw); /* certificates have changed */
+extern const struct follow_ops reload_follow_ops;
 /* A worker's answers, on the main thread. */
 void reload_on_warm(struct gateway *gw, bool failed);
 void reload_on_switched(struct gateway *gw);
@@ -99,6 +99,8 @@ extern const struct health_ops servers_ops;
 int servers_prepare(struct gateway *gw);
 /* It is in force. */
 void servers_switch(struct gateway *gw);
+/* The context of that upstream's TLS is another one: workers let go of what began before. */
+void servers_renew(struct gateway *gw, struct cluster *cluster);
 /* As admin_ops has it. */
 json_t *servers_drain(void *owner, const char *upstream, const char *server, bool drain,
                       char detail[ADMIN_DETAIL]);

@@ -407,10 +407,20 @@ static void renew(struct gateway *gw)
     refuse_names(&faults);
 }
 
-void reload_on_followed(void *gw)
+static void on_followed(void *gw)
 {
     renew(gw);
 }
+
+static void on_renewed(void *gw, struct cluster *cluster)
+{
+    servers_renew(gw, cluster);
+}
+
+const struct follow_ops reload_follow_ops = {
+    .on_changed = on_followed,
+    .on_renewed = on_renewed,
+};
 
 static void on_names_changed(void *arg)
 {

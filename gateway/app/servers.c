@@ -79,6 +79,16 @@ const struct health_ops servers_ops = {
     .drain = drain,
 };
 
+void servers_renew(struct gateway *gw, struct cluster *cluster)
+{
+    for (unsigned i = 0; i < gw->started; i++)
+        if (worker_renew(&gw->workers[i], cluster) < 0)
+            log_error(
+                "out of memory: worker %u keeps idle connections of upstream \"%s\" until "
+                "they are asked for",
+                i, cluster->name);
+}
+
 /* ---- what operators say ---- */
 
 static bool is_named(const struct conf_upstream *upstream, const struct server *server,

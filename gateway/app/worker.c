@@ -429,6 +429,7 @@ enum letter_kind {
     LETTER_FORGET,
     LETTER_RECOVER,
     LETTER_RETIRE,
+    LETTER_RENEW,
     LETTER_DRAIN
 };
 
@@ -555,6 +556,9 @@ static void on_letter(struct message *message)
     case LETTER_RETIRE:
         context_drain(&worker->cx, letter->cluster, letter->server);
         break;
+    case LETTER_RENEW:
+        context_renew(&worker->cx, letter->cluster);
+        break;
     case LETTER_DRAIN:
         do_drain(worker, letter->timeout_ms);
         break;
@@ -629,6 +633,11 @@ int worker_recover(struct worker *worker, struct cluster *cluster, uint32_t serv
 int worker_retire(struct worker *worker, struct cluster *cluster, uint32_t server)
 {
     return post_server(worker, LETTER_RETIRE, cluster, server);
+}
+
+int worker_renew(struct worker *worker, struct cluster *cluster)
+{
+    return post_server(worker, LETTER_RENEW, cluster, 0);
 }
 
 int worker_drain(struct worker *worker, uint32_t timeout_ms)

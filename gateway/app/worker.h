@@ -82,6 +82,9 @@ int worker_forget(struct worker *worker);
  */
 int worker_recover(struct worker *worker, struct cluster *cluster, uint32_t server);
 int worker_retire(struct worker *worker, struct cluster *cluster, uint32_t server);
+/* What the TLS of `cluster` (a reference of its own is taken) is made of has changed:
+ * connections that began before serve no more requests. */
+int worker_renew(struct worker *worker, struct cluster *cluster);
 /* No more accepting; ends when the last connection is closed, at most `timeout_ms` from now
  * (then what is left is answered with `draining` or cut). 0: at once. */
 int worker_drain(struct worker *worker, uint32_t timeout_ms);

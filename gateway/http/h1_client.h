@@ -56,6 +56,7 @@ struct h1_client {
     struct str upgrade; /* what the request asked for; .p NULL: nothing */
     bool chunked_in, chunked_out, until_close;
     bool shared; /* it is a lane of HTTP/2 (h2_client.h), and `stream` no socket's */
+    bool joined; /* a lane on a connection that was there already */
     bool fresh;  /* the owner's: it was opened for who has it, and never idle before */
     uint8_t interims;
     uint32_t requests;     /* begun on this connection */

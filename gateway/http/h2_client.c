@@ -21,6 +21,24 @@ static struct h2_trunk *trunk_of_stream(struct stream *stream)
     return (struct h2_trunk *)((char *)stream - offsetof(struct h2_trunk, stream));
 }
 
+/* ---- counting ---- */
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* It stands and has so many lanes that are lent, which a moment ago were others. */
+static void count_busy(const struct h2_trunk *trunk, uint32_t before, uint32_t now)
+{
+    const struct h2_trunks_counters *counters = &trunk->trunks->counters;
+    if (!before == !now)
+        return;
+    count(counters->idle, now ? (uint64_t)-1 : 1);
+    count(counters->active, now ? 1 : (uint64_t)-1);
+}
+
 /* ---- the end ---- */
 
 static void on_buried(struct grave *grave)
@@ -36,6 +54,7 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
     if (trunk->state == TRUNK_CLOSED)
         return;
     struct loop *loop = trunk->stream.loop;
+    bool stood = trunk->state == TRUNK_OPEN;
     trunk->state = TRUNK_CLOSED;
     *trunk->prev = trunk->next;
     if (trunk->next)
@@ -48,6 +67,8 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
     stream_close(&trunk->stream);
     while (trunk->lanes)
         h2_lane_lost(trunk->lanes, &told);
+    if (stood)
+        count(trunk->trunks->counters.idle, (uint64_t)-1);
     loop_bury(loop, &trunk->grave, on_buried);
 }
 
@@ -83,10 +104,36 @@ static void leave(struct h2_trunk *trunk)
     trunk->leaving = true;
     for (struct h2_lane *lane = trunk->lanes; lane; lane = next) {
         next = lane->next;
-        if (lane->client.state == CLIENT_IDLE)
+        if (lane->client.state == CLIENT_IDLE && !lane->lent)
             h1_client_close(&lane->client);
     }
     h2_trunk_end_if_over(trunk);
+}
+
+void h2_trunk_begins(struct h2_trunk *trunk)
+{
+    uint32_t limit = trunk->trunks->requests;
+    count_busy(trunk, trunk->busy, trunk->busy + 1);
+    trunk->busy++;
+    trunk->requests++;
+    if (!trunk->leaving && limit && trunk->requests >= h1_client_limit(limit, trunk->spread))
+        leave(trunk);
+}
+
+void h2_trunk_ends(struct h2_trunk *trunk)
+{
+    count_busy(trunk, trunk->busy, trunk->busy - 1);
+    trunk->busy--;
+}
+
+void h2_trunks_renew(struct h2_trunks *trunks)
+{
+    struct h2_trunk *next;
+    for (struct h2_trunk *trunk = trunks->first; trunk; trunk = next) {
+        next = trunk->next;
+        if (!trunk->leaving && stream_is_outdated(&trunk->stream))
+            leave(trunk);
+    }
 }
 
 void h2_trunk_doubt(struct h2_trunk *trunk, uint64_t heard, bool for_long)
@@ -166,7 +213,7 @@ static void on_settings(struct h2_trunk *trunk)
     for (struct h2_lane *lane = trunk->lanes; lane && trunk->lane_count > trunk->max_lanes;
          lane = next) {
         next = lane->next;
-        if (lane->client.state == CLIENT_IDLE)
+        if (lane->client.state == CLIENT_IDLE && !lane->lent)
             h1_client_close(&lane->client);
     }
 }
@@ -244,9 +291,10 @@ static void say_goodbye(struct h2_trunk *trunk)
     end(trunk, R_UPSTREAM_RESET, 0);
 }
 
-void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop, _Atomic uint64_t *opened)
+void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop,
+                    const struct h2_trunks_counters *counters)
 {
-    *trunks = (struct h2_trunks){.loop = loop, .opened = opened};
+    *trunks = (struct h2_trunks){.loop = loop, .counters = *counters};
 }
 
 void h2_trunks_done(struct h2_trunks *trunks)
@@ -324,6 +372,7 @@ static void on_connected(struct stream *stream)
     }
     deadline_off(&trunk->due);
     trunk->state = TRUNK_OPEN;
+    count(trunk->trunks->counters.idle, 1);
     h2_trunk_flush(trunk);
     struct h2_lane *next;
     for (struct h2_lane *lane = trunk->lanes; lane; lane = next) {
@@ -444,9 +493,7 @@ static int open_trunk(struct h2_trunks *trunks, const struct addr *addr, struct 
         trunk->next->prev = &trunk->next;
     trunk->prev = &trunks->first;
     trunks->first = trunk;
-    atomic_store_explicit(trunks->opened,
-                          atomic_load_explicit(trunks->opened, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    count(trunks->counters.opened, 1);
     *ret = trunk;
     return 0;
 }
@@ -464,7 +511,7 @@ int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_p
     struct h2_trunk *next;
     for (struct h2_trunk *trunk = trunks->first; trunk; trunk = next) {
         next = trunk->next;
-        if (!trunk->leaving && is_old(trunk))
+        if (!trunk->leaving && (is_old(trunk) || stream_is_outdated(&trunk->stream)))
             leave(trunk);
         if (!trunk->leaving && trunk->lane_count < trunk->max_lanes &&
             addr_eq(&trunk->addr, addr)) {

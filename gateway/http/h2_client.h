@@ -6,8 +6,8 @@
  * to the pool and to exchanges like a connection of HTTP/1 (it is an h1_client whose leg is one
  * stream after another): lent, released, idle, closed. So waiting, limits and retries are the
  * pool's, as ever. A lane takes a trunk that has room, else opens one; a trunk without lanes
- * closes, and so does one that has lived long enough or has gone silent, once its requests have
- * ended. One worker's thread. */
+ * closes, and so does one that has lived long enough, had as many requests as it may, has gone
+ * silent or is outdated, once its requests have ended. One worker's thread. */
 #ifndef POSTERN_HTTP_H2_CLIENT_H
 #define POSTERN_HTTP_H2_CLIENT_H
 
@@ -16,24 +16,34 @@
 
 struct h2_trunk;
 
+/* What counts trunks; one writer. */
+struct h2_trunks_counters {
+    _Atomic uint64_t *opened, *idle, *active; /* idle: it stands, without a request */
+};
+
 /* The trunks to one server. Embedded in the pool. */
 struct h2_trunks {
     struct loop *loop;
     struct h2_trunk *first;
-    _Atomic uint64_t *opened; /* counts them */
-    uint32_t lifetime;        /* of a trunk, ms; 0: no limit. The owner's to set */
-    uint32_t said;            /* lanes of a trunk, as the server last said; 0: it has not */
+    struct h2_trunks_counters counters;
+    uint32_t lifetime; /* of a trunk, ms; 0: no limit. The owner's to set */
+    uint32_t requests; /* on a trunk; 0: no limit. The owner's to set */
+    uint32_t said;     /* lanes of a trunk, as the server last said; 0: it has not */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
 };
-void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop, _Atomic uint64_t *opened);
+void h2_trunks_init(struct h2_trunks *trunks, struct loop *loop,
+                    const struct h2_trunks_counters *counters);
 void h2_trunks_done(struct h2_trunks *trunks); /* no lane lives any more */
+/* Those that are outdated (stream_is_outdated) take no more requests. */
+void h2_trunks_renew(struct h2_trunks *trunks);
 
 struct h2_lane {
     struct h1_client client; /* first: what the owner sees. Its stream is no socket's */
     struct h2_trunk *trunk;
     struct h2_lane *next, **prev; /* the trunk's */
     int32_t id;                   /* of the stream under way; 0: none */
+    bool lent;                    /* somebody has it, until it is idle or closed */
     bool has_body;                /* of the request: what is queued goes out */
     bool deferred;                /* nghttp2 waits for more in the queue */
     bool paused;
@@ -54,5 +64,10 @@ struct h2_lane {
 int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct addr *addr,
                  struct tls_peer *peer, const struct h1_client_timeouts *timeouts,
                  uint16_t spread, const struct h1_client_ops *ops, void *owner);
+/* An IDLE one gets a request, for which h1_client_lend comes next. Other lanes of its trunk may
+ * be closed by it. */
+void h2_lane_lend(struct h2_lane *lane);
+/* Whether its trunk takes no more requests. */
+bool h2_lane_is_over(const struct h2_lane *lane);
 
 #endif

@@ -19,6 +19,8 @@ struct h2_trunk {
     bool has_room; /* something was framed: queues are shorter */
     struct h2_lane *lanes;
     uint32_t lane_count, max_lanes;
+    uint32_t busy;           /* lanes that are lent */
+    uint32_t requests;       /* that it has had */
     struct h2_lane *in_head; /* whose field section arrives */
     struct h2_section section;
     uint64_t opened_at;
@@ -42,6 +44,9 @@ void h2_trunk_doubt(struct h2_trunk *trunk, uint64_t heard, bool for_long);
 void h2_trunk_flush(struct h2_trunk *trunk); /* later in the turn */
 void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault);
 void h2_trunk_end_if_over(struct h2_trunk *trunk);
+/* One of its lanes is lent, or is not any more. */
+void h2_trunk_begins(struct h2_trunk *trunk);
+void h2_trunk_ends(struct h2_trunk *trunk);
 
 /* h2_lane.c: what arrives on its stream */
 void h2_lane_ready(struct h2_lane *lane);   /* its trunk stands */

@@ -69,6 +69,14 @@ static bool is_done(const struct h2_lane *lane)
     return answered && client->request_ended && !lane->queued && !lane->trailers;
 }
 
+/* Nobody has it any more. */
+static void take_back(struct h2_lane *lane)
+{
+    if (lane->lent)
+        h2_trunk_ends(lane->trunk);
+    lane->lent = false;
+}
+
 static void close_lane(struct h2_lane *lane, const struct leg_fault *fault)
 {
     struct h1_client *client = &lane->client;
@@ -85,6 +93,7 @@ static void close_lane(struct h2_lane *lane, const struct leg_fault *fault)
     if (lane->next)
         lane->next->prev = lane->prev;
     trunk->lane_count--;
+    take_back(lane);
     client->ops->on_closed(client, fault);
     loop_bury(loop, &client->grave, on_buried);
     h2_trunk_end_if_over(trunk);
@@ -515,6 +524,7 @@ static void let_go(struct h2_lane *lane, bool reset)
         close_lane(lane, NULL);
         return;
     }
+    take_back(lane);
     become_idle(lane);
     client->ops->on_idle(client);
 }
@@ -560,6 +570,7 @@ int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct ad
                                         .leg.ops = &leg_ops,
                                         .stream = {.loop = trunks->loop, .fd = -1},
                                         .shared = true,
+                                        .joined = trunk->state == TRUNK_OPEN || trunk->lanes,
                                         .close = on_close,
                                         .opened_at = trunk->opened_at,
                                         .spread = trunk->spread},
@@ -576,4 +587,15 @@ int h2_lane_open(struct h2_lane *lane, struct h2_trunks *trunks, const struct ad
     if (trunk->state == TRUNK_OPEN)
         loop_task(trunks->loop, &lane->later);
     return 0;
+}
+
+void h2_lane_lend(struct h2_lane *lane)
+{
+    lane->lent = true;
+    h2_trunk_begins(lane->trunk);
+}
+
+bool h2_lane_is_over(const struct h2_lane *lane)
+{
+    return lane->trunk->leaving || stream_is_outdated(&lane->trunk->stream);
 }

@@ -82,6 +82,9 @@ int stream_open(struct stream *stream, struct loop *loop, int fd, bool connectin
 struct str stream_protocol(const struct stream *stream);
 /* Whether what was read may be somebody else's, who has recorded it (tls_is_early). */
 bool stream_is_early(const struct stream *stream);
+/* Whether it began with what its upstream's files held before they changed (tls_is_outdated).
+ */
+bool stream_is_outdated(const struct stream *stream);
 /* Behind on_error: in words that live for ever, why TLS failed; NULL: it did not. */
 const char *stream_why(const struct stream *stream);
 /* At once; unwritten bytes are lost. Harmless when closed. */

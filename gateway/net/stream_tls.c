@@ -201,6 +201,11 @@ struct str stream_protocol(const struct stream *s)
     return s->tls ? tls_protocol(s->tls) : (struct str){NULL, 0};
 }
 
+bool stream_is_outdated(const struct stream *s)
+{
+    return s->tls && tls_is_outdated(s->tls);
+}
+
 bool stream_is_early(const struct stream *s)
 {
     return s->tls && tls_is_early(s->tls);

@@ -159,12 +159,14 @@ struct tls *tls_accept(struct tls_front *front, struct loop *loop, int fd)
 
 struct tls *tls_connect(struct tls_peer *peer, struct loop *loop, int fd)
 {
-    SSL_CTX *ctx = tls_back_take(peer->back);
+    uint32_t generation;
+    SSL_CTX *ctx = tls_back_take(peer->back, &generation);
     struct tls *tls = tls_new(ctx, loop, fd);
     SSL_CTX_free(ctx);
     if (!tls)
         return NULL;
     tls->peer = peer;
+    tls->generation = generation;
     SSL_set_connect_state(tls->ssl);
     if (tls_back_begin(tls))
         return tls;
@@ -461,6 +463,11 @@ struct str tls_protocol(const struct tls *tls)
 bool tls_is_early(const struct tls *tls)
 {
     return tls->early;
+}
+
+bool tls_is_outdated(const struct tls *tls)
+{
+    return tls->peer && tls->generation != tls_back_generation(tls->peer->back);
 }
 
 bool tls_is_resumed(const struct tls *tls)

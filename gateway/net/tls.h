@@ -64,6 +64,9 @@ ssize_t tls_flush(struct tls *tls);
 /* Once the handshake is done. */
 struct str tls_protocol(const struct tls *tls); /* ALPN's choice; .p NULL: none */
 bool tls_is_resumed(const struct tls *tls);
+/* The files of its upstream have changed since it began: it says who we were then, and trusts
+ * whom we trusted. */
+bool tls_is_outdated(const struct tls *tls);
 /* The handshake is not done: what was read so far is a client's early data, which somebody else
  * may have recorded and sent again (RFC 8446 8). */
 bool tls_is_early(const struct tls *tls);

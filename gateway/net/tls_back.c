@@ -20,10 +20,7 @@ struct tls_back {
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     struct tls_peer *peer = tls_of(ssl)->peer;
-    SSL_CTX *now = tls_back_take(peer->back);
-    bool is_old = SSL_get_SSL_CTX(ssl) != now;
-    SSL_CTX_free(now);
-    if (is_old)
+    if (tls_is_outdated(tls_of(ssl)))
         return 0;
     if (peer->count == TLS_SESSIONS) {
         SSL_SESSION_free(peer->sessions[0]);
@@ -57,10 +54,16 @@ void tls_peer_done(struct tls_peer *peer)
         SSL_SESSION_free(peer->sessions[--peer->count]);
 }
 
-SSL_CTX *tls_back_take(struct tls_back *back)
+uint32_t tls_back_generation(const struct tls_back *back)
+{
+    return atomic_load_explicit(&back->generation, memory_order_relaxed);
+}
+
+SSL_CTX *tls_back_take(struct tls_back *back, uint32_t *ret_generation)
 {
     pthread_mutex_lock(&back->lock);
     SSL_CTX *ctx = back->ctx;
+    *ret_generation = tls_back_generation(back);
     SSL_CTX_up_ref(ctx);
     pthread_mutex_unlock(&back->lock);
     return ctx;
@@ -68,12 +71,13 @@ SSL_CTX *tls_back_take(struct tls_back *back)
 
 void tls_back_renew(struct tls_back *back, struct tls_back *from)
 {
-    SSL_CTX *ctx = tls_back_take(from);
+    uint32_t its;
+    SSL_CTX *ctx = tls_back_take(from, &its);
     pthread_mutex_lock(&back->lock);
     SSL_CTX *before = back->ctx;
     back->ctx = ctx;
+    atomic_fetch_add_explicit(&back->generation, 1, memory_order_relaxed);
     pthread_mutex_unlock(&back->lock);
-    atomic_fetch_add_explicit(&back->generation, 1, memory_order_release);
     SSL_CTX_free(before);
     tls_back_unref(from);
 }
@@ -88,10 +92,9 @@ bool tls_back_begin(struct tls *tls)
 {
     struct tls_peer *peer = tls->peer;
     const char *name = peer->name;
-    uint32_t generation = atomic_load_explicit(&peer->back->generation, memory_order_acquire);
-    if (generation != peer->generation)
+    if (tls->generation != peer->generation)
         tls_peer_done(peer);
-    peer->generation = generation;
+    peer->generation = tls->generation;
     X509_VERIFY_PARAM *param = SSL_get0_param(tls->ssl);
     bool ok = true;
     SSL_set_hostflags(tls->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);

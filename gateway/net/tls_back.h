@@ -24,7 +24,8 @@ struct tls_back *tls_back_new(const struct tls_back_spec *spec,
                               void (*on_fault)(void *arg, const struct tls_back_fault *fault),
                               void *arg);
 /* Connections that begin from now on have what `from` was made of, and go on with no session of
- * before: it would say who we were. Takes over `from`. Main thread. */
+ * before: it would say who we were. Those that stand are outdated (tls_is_outdated). Takes over
+ * `from`. Main thread. */
 void tls_back_renew(struct tls_back *back, struct tls_back *from);
 struct tls_back *tls_back_ref(struct tls_back *back);
 void tls_back_unref(struct tls_back *back); /* NULL is fine */

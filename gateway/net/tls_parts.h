@@ -15,7 +15,8 @@ struct tls {
     int fd;
     struct tls_front *front; /* one of the two */
     struct tls_peer *peer;
-    struct block *out; /* sealed, from out_r to out_w; NULL: nothing is */
+    uint32_t generation; /* of the peer's context */
+    struct block *out;   /* sealed, from out_r to out_w; NULL: nothing is */
     uint32_t out_r, out_w;
     uint8_t reads_left; /* of the socket, in this wake-up */
     bool blocked;       /* the last call of OpenSSL ended because the socket had no more */
@@ -46,7 +47,9 @@ SSL_CTX *tls_front_context(struct tls_front *front);
 bool tls_front_takes_early(const struct tls_front *front);
 
 /* tls_back.c */
-SSL_CTX *tls_back_take(struct tls_back *back); /* the caller's reference */
+/* The context of now, with a reference of the caller's, and its generation. */
+SSL_CTX *tls_back_take(struct tls_back *back, uint32_t *ret_generation);
+uint32_t tls_back_generation(const struct tls_back *back);
 bool tls_back_begin(struct tls *tls);
 
 #endif

@@ -283,6 +283,13 @@ void context_drain(struct context *cx, const struct cluster *cluster, uint32_t s
         pool_drain(fleet->pools[server]);
 }
 
+void context_renew(struct context *cx, const struct cluster *cluster)
+{
+    struct fleet *fleet = context_fleet(cx, cluster);
+    for (uint32_t i = 0; fleet && fleet->cluster == cluster && i < cluster->count; i++)
+        pool_renew(fleet->pools[i]);
+}
+
 /* ---- prepare, switch ---- */
 
 static void on_pool_warm(void *arg)

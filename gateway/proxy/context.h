@@ -84,6 +84,8 @@ void context_forget(struct context *cx);
  * drained: its pool keeps nothing unused. */
 void context_recover(struct context *cx, const struct cluster *cluster, uint32_t server);
 void context_drain(struct context *cx, const struct cluster *cluster, uint32_t server);
+/* What `cluster`'s TLS is made of has changed (pool_renew). */
+void context_renew(struct context *cx, const struct cluster *cluster);
 
 /* An exchange of that view has ended. */
 void context_exchange_ended(struct context *cx, struct view *view);

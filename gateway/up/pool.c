@@ -1,8 +1,6 @@
-#include "up/pool.h"
+#include "up/pool_parts.h"
 
 #include <errno.h>
-
-#include "up/habit.h"
 
 #include "base/log.h"
 
@@ -11,40 +9,18 @@
 #define LOOK_MS        10   /* while it waits for what others give back, and ... */
 #define LOOK_IDLE_MS   1000 /* ... while only its warm floor does */
 
-struct pool {
-    struct loop *loop;
-    struct cluster *cluster;
-    struct server *server;
-    struct tls_peer peer; /* .back NULL: without TLS */
-    const char *told_why; /* TLS failed; NULL: it did not, or nobody was told */
-    unsigned users;
-    struct pool_counters counters;
-    uint32_t warm, max_idle;
-    struct permit_user permits;
-    uint32_t idle, lent, connecting;
-    struct h1_client *idle_first; /* most recently used first */
-    struct h1_client *connecting_first;
-    struct pool_waiter *waiters, **last_waiter;
-    uint32_t waiting;
-    struct slab clients;
-    struct h2_trunks trunks; /* what they share, with HTTP/2 */
-    uint32_t backoff_ms;     /* 0: the last connect went well */
-    uint64_t down_until;     /* ns, with backoff_ms */
-    struct deadline refill_due, look_due;
-    struct task refill;
-    struct habit habit; /* the server's, with idle connections */
-    uint64_t jitter;
-    void (*on_warm)(void *);
-    void *on_warm_arg;
-    bool closed;
-    bool recovering; /* the server is back, and waits for our floor */
-    struct grave grave;
-};
-
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
+}
+
+/* A lane is no connection: its trunk is counted by itself. */
+static void count_connection(const struct h1_client *client, _Atomic uint64_t *counter,
+                             uint64_t n)
+{
+    if (!client->shared)
+        count(counter, n);
 }
 
 /* ---- lists ---- */
@@ -64,32 +40,6 @@ static void list_cut(struct h1_client *client)
     if (client->next)
         client->next->prev = client->prev;
     client->prev = NULL;
-}
-
-static struct pool_waiter *waiter_next(struct pool *pool)
-{
-    struct pool_waiter *waiter = pool->waiters;
-    if (waiter)
-        pool_cancel(waiter);
-    return waiter;
-}
-
-void pool_cancel(struct pool_waiter *waiter)
-{
-    if (!waiter->prev)
-        return;
-    struct pool *pool = waiter->pool;
-    *waiter->prev = waiter->next;
-    if (waiter->next)
-        waiter->next->prev = waiter->prev;
-    else
-        pool->last_waiter = waiter->prev;
-    waiter->prev = NULL;
-    pool->waiting--;
-    breaker_waits_no_more(&pool->cluster->breaker, 1);
-    if (pool->permits.wants && pool->waiting <= pool->connecting)
-        permits_want(&pool->permits, pool->loop->now, false);
-    deadline_end(&pool->loop->wheel, &waiter->due);
 }
 
 /* ---- how long a connection may be idle ---- */
@@ -212,18 +162,27 @@ static void set_idle_due(struct pool *pool, struct h1_client *client)
     loop_deadline(pool->loop, &client->due, limit);
 }
 
+/* It must not serve any more: it has had all its requests, or dates from before what its TLS is
+ * made of now. */
+static bool is_over(const struct pool *pool, const struct h1_client *client)
+{
+    uint32_t requests = pool->cluster->limits.requests;
+    if (client->shared)
+        return h2_lane_is_over((const struct h2_lane *)client);
+    return (requests && client->requests >= h1_client_limit(requests, client->spread)) ||
+           stream_is_outdated(&client->stream);
+}
+
 /* Idle from now on: lent to who waits longest, else kept. */
 static void offer(struct pool *pool, struct h1_client *client)
 {
-    uint32_t requests = pool->cluster->limits.requests;
-    bool used_up = requests && client->requests >= h1_client_limit(requests, client->spread);
     uint64_t end = end_of_life(pool, client);
     bool expired = end && pool->loop->now >= end;
     list_put(&pool->idle_first, client);
     pool->idle++;
-    count(pool->counters.idle, 1);
+    count_connection(client, pool->counters.idle, 1);
     bool in_vain = !pool->waiters && (pool->idle > pool->max_idle || is_draining(pool));
-    if (pool->closed || used_up || expired || in_vain) {
+    if (pool->closed || is_over(pool, client) || expired || in_vain) {
         h1_client_close(client);
         return;
     }
@@ -250,7 +209,7 @@ static void on_connected(struct h1_client *client)
     list_cut(client);
     pool->connecting--;
     end_backoff(pool);
-    client->fresh = true;
+    client->fresh = !client->joined;
     offer(pool, client);
     if (client->state == CLIENT_IDLE)
         client->fresh = false;            /* nobody waited for it */
@@ -263,38 +222,11 @@ static void on_idle(struct h1_client *client)
     struct pool *pool = client->owner;
     pool->told_why = NULL;
     pool->lent--;
-    count(pool->counters.active, (uint64_t)-1);
+    count_connection(client, pool->counters.active, (uint64_t)-1);
     client->fresh = false;
     if (client->keep_alive_s)
         pool->habit.said_s = client->keep_alive_s;
     offer(pool, client);
-}
-
-static void fail_waiter(struct pool *pool, const struct leg_fault *fault)
-{
-    struct pool_waiter *waiter = waiter_next(pool);
-    if (waiter)
-        waiter->on_failed(waiter, fault);
-}
-
-static struct pool_waiter *newest(const struct pool *pool)
-{
-    return (struct pool_waiter *)((char *)pool->last_waiter -
-                                  offsetof(struct pool_waiter, next));
-}
-
-/* Too many wait: who came last is sent away, not who has waited longest. */
-static void fail_newest(struct pool *pool)
-{
-    struct pool_waiter *waiter = newest(pool);
-    struct leg_fault fault = {.reason = R_UPSTREAM_OVERFLOW,
-                              .which = LIMIT_PENDING,
-                              .limit = pool->cluster->breaker.limits.pending,
-                              .actual = waiter->place,
-                              .untouched = true,
-                              .silent = true};
-    pool_cancel(waiter);
-    waiter->on_failed(waiter, &fault);
 }
 
 static void back_off(struct pool *pool)
@@ -319,11 +251,11 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
     }
     if (!client->prev) { /* lent */
         pool->lent--;
-        count(pool->counters.active, (uint64_t)-1);
+        count_connection(client, pool->counters.active, (uint64_t)-1);
     } else if (client->idle_at) {
         list_cut(client);
         pool->idle--;
-        count(pool->counters.idle, (uint64_t)-1);
+        count_connection(client, pool->counters.idle, (uint64_t)-1);
         if (client->stream.eof)
             habit_hung_up(&pool->habit, pool->loop->now / NS_PER_MS,
                           (pool->loop->now - client->idle_at) / NS_PER_MS);
@@ -337,7 +269,7 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
             back_off(pool);
         /* One connection for one waiter: who has none coming any more hears of it. */
         if (pool->waiting > pool->connecting)
-            fail_waiter(pool, fault);
+            pool_fail_waiter(pool, fault);
     }
     if (!pool->closed)
         loop_task(pool->loop, &pool->refill);
@@ -397,12 +329,14 @@ static struct h1_client *lend(struct pool *pool, struct h1_client *client)
     list_cut(client);
     pool->idle--;
     pool->lent++;
-    count(pool->counters.idle, (uint64_t)-1);
-    count(pool->counters.active, 1);
+    count_connection(client, pool->counters.idle, (uint64_t)-1);
+    count_connection(client, pool->counters.active, 1);
     if (!client->fresh)
         count(pool->counters.reuses, 1);
     client->timeouts = timeouts_of(pool);
     deadline_off(&client->due);
+    if (client->shared)
+        h2_lane_lend((struct h2_lane *)client);
     return client;
 }
 
@@ -410,56 +344,31 @@ static void serve(struct pool *pool)
 {
     while (pool->waiters && pool->idle_first) {
         struct h1_client *client = lend(pool, pool->idle_first);
-        struct pool_waiter *waiter = waiter_next(pool);
+        struct pool_waiter *waiter = pool_next_waiter(pool);
         waiter->on_ready(waiter, client);
     }
 }
 
-static void on_waiter_due(struct deadline *deadline)
+/* Whatever began with the files of before closes; without TLS there is none. */
+static void drop_outdated(struct pool *pool)
 {
-    struct pool_waiter *waiter =
-        (struct pool_waiter *)((char *)deadline - offsetof(struct pool_waiter, due));
-    struct pool *pool = waiter->pool;
-    uint64_t connect = pool->cluster->limits.connect;
-    bool full =
-        pool->waiting > pool->connecting && !permits_may_take(&pool->permits, pool->loop->now);
-    if (!full && !waiter->late) { /* a connection is on its way, and has a timer of its own */
-        waiter->late = true;
-        loop_deadline(pool->loop, deadline, connect ? connect + 1 : 0);
-        return;
+    struct h1_client *next;
+    for (struct h1_client *client = pool->idle_first; client; client = next) {
+        next = client->next;
+        if (stream_is_outdated(&client->stream))
+            h1_client_close(client);
     }
-    struct leg_fault fault = {.reason = full ? R_UPSTREAM_OVERFLOW : R_UPSTREAM_TIMEOUT_CONNECT,
-                              .err = full ? 0 : ETIMEDOUT,
-                              .which = full ? LIMIT_CONNECTIONS : LIMIT_NONE,
-                              .limit = full ? pool->permits.limit : 0,
-                              .actual = full ? pool->permits.limit + pool->waiting : 0,
-                              .untouched = true,
-                              .silent = true};
-    pool_cancel(waiter);
-    waiter->on_failed(waiter, &fault);
-}
-
-/* Told from a task: nobody is called back from inside pool_take. */
-static void queue(struct pool *pool, struct pool_waiter *waiter)
-{
-    waiter->pool = pool;
-    waiter->next = NULL;
-    waiter->prev = pool->last_waiter;
-    *pool->last_waiter = waiter;
-    pool->last_waiter = &waiter->next;
-    pool->waiting++;
-    waiter->late = false;
-    waiter->over = !breaker_waits(&pool->cluster->breaker, &waiter->place);
-    deadline_init(&waiter->due, on_waiter_due);
-    /* The connection has its own timer; this one is for who waits for somebody else's. */
-    loop_deadline(pool->loop, &waiter->due, pool->cluster->limits.queue);
+    h2_trunks_renew(&pool->trunks);
 }
 
 struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter)
 {
+    /* The files may have changed a moment before pool_renew says so. */
+    if (pool->peer.back && pool->idle_first && is_over(pool, pool->idle_first))
+        drop_outdated(pool);
     if (!fresh && pool->idle_first)
         return lend(pool, pool->idle_first);
-    queue(pool, waiter);
+    pool_queue(pool, waiter);
     if (pool->closed || waiter->over || pool->waiting > pool->connecting)
         loop_task(pool->loop, &pool->refill);
     return NULL;
@@ -469,8 +378,8 @@ struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *w
 static void on_refill(struct task *task)
 {
     struct pool *pool = (struct pool *)((char *)task - offsetof(struct pool, refill));
-    while (pool->waiting && newest(pool)->over)
-        fail_newest(pool);
+    while (pool->waiting && pool_newest(pool)->over)
+        pool_fail_newest(pool);
     bool full = false;
     while (!full && pool->waiting > pool->connecting) {
         struct leg_fault fault = {
@@ -484,7 +393,7 @@ static void on_refill(struct task *task)
             fault.reason = R_NO_MEMORY;
         if (rc == -ESHUTDOWN)
             fault.reason = R_UPSTREAM_NONE;
-        fail_waiter(pool, &fault);
+        pool_fail_waiter(pool, &fault);
     }
     if (pool->closed)
         return;
@@ -528,6 +437,13 @@ void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg)
     told_warm(pool);
 }
 
+void pool_renew(struct pool *pool)
+{
+    drop_outdated(pool);
+    if (!pool->closed)
+        loop_task(pool->loop, &pool->refill);
+}
+
 void pool_drain(struct pool *pool)
 {
     while (pool->idle_first)
@@ -562,6 +478,7 @@ static void take_limits(struct pool *pool)
     pool->warm = share_of(pool, limits->warm);
     pool->max_idle = share_of(pool, limits->idle);
     pool->trunks.lifetime = limits->lifetime;
+    pool->trunks.requests = limits->requests;
     if (limits->idle && !pool->max_idle)
         pool->max_idle = 1; /* every worker can serve */
 }
@@ -582,7 +499,9 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
                                          .limit = cluster->limits.connections,
                                          .index = share,
                                          .count = of};
-    h2_trunks_init(&pool->trunks, loop, counters->opened);
+    h2_trunks_init(
+        &pool->trunks, loop,
+        &(struct h2_trunks_counters){counters->opened, counters->idle, counters->active});
     take_limits(pool);
     pool->last_waiter = &pool->waiters;
     pool->refill.run = on_refill;
@@ -669,8 +588,9 @@ void pool_close(struct pool *pool)
     deadline_end(&pool->loop->wheel, &pool->refill_due);
     deadline_end(&pool->loop->wheel, &pool->look_due);
     while (pool->waiters)
-        fail_waiter(pool, &(struct leg_fault){
-                              .reason = R_UPSTREAM_NONE, .untouched = true, .silent = true});
+        pool_fail_waiter(
+            pool,
+            &(struct leg_fault){.reason = R_UPSTREAM_NONE, .untouched = true, .silent = true});
     while (pool->idle_first)
         h1_client_close(pool->idle_first);
     while (pool->connecting_first)

@@ -4,7 +4,9 @@
  * most recently used idle one is lent first. The pool keeps `warm` connections open at all
  * times, opens them anew when they end (with back-off while the server refuses), and retires
  * idle ones before the server hangs up: at idle_timeout, at the end of their lifetime, at what
- * the server's Keep-Alive said, or at what its hanging up has taught. Owned by one worker. */
+ * the server's Keep-Alive said, or at what its hanging up has taught. None that began with a
+ * certificate or authorities of before serves on when those have changed. Owned by one worker.
+ */
 #ifndef POSTERN_UP_POOL_H
 #define POSTERN_UP_POOL_H
 
@@ -17,7 +19,7 @@ struct pool_waiter;
 /* Where a pool counts; written with relaxed stores by its worker only. Each may be shared by
  * pools of one worker. */
 struct pool_counters {
-    _Atomic uint64_t *opened, *reuses, *idle, *active;
+    _Atomic uint64_t *opened, *reuses, *idle, *active; /* of HTTP/2: connections, not lanes */
 };
 
 /* Somebody who wants a connection; embedded in the exchange. */
@@ -59,6 +61,9 @@ void pool_warm(struct pool *pool, void (*on_warm)(void *), void *arg);
 /* The server is back after it was out: what is idle dates from before and is closed, the floor
  * is opened anew, and vitals_warmed is called once when that has succeeded or failed. */
 void pool_recover(struct pool *pool);
+/* What its upstream's TLS is made of has changed (tls_back_renew): idle connections that began
+ * with what it was close now, those that are lent when they come back. */
+void pool_renew(struct pool *pool);
 /* It is drained (VITAL_DRAINING is set): nothing unused stays open. */
 void pool_drain(struct pool *pool);
 /* Nobody waits for on_warm any more. */

@@ -22,10 +22,10 @@ struct probe {
         struct h1_client client;
         struct h2_lane lane; /* whose first member is a client too */
     };
-    struct h2_trunks trunks; /* with HTTP/2: one, and nobody else's */
-    _Atomic uint64_t trunks_opened;
-    bool opened; /* `client` lives, or waits to be buried */
-    bool done;   /* nobody waits for the result any more */
+    struct h2_trunks trunks;    /* with HTTP/2: one, and nobody else's */
+    _Atomic uint64_t uncounted; /* what is counted of them, for nobody */
+    bool opened;                /* `client` lives, or waits to be buried */
+    bool done;                  /* nobody waits for the result any more */
     struct arena arena;
     struct deadline due;
     struct task task; /* for what failed before there was a connection */
@@ -438,7 +438,9 @@ struct probe *probe_start(struct loop *loop, struct cluster *cluster, uint32_t s
     probe->task.run = on_task;
     deadline_init(&probe->due, on_due);
     probe->peer = (struct tls_peer){.back = cluster->tls, .name = probe->server->host};
-    h2_trunks_init(&probe->trunks, loop, &probe->trunks_opened);
+    h2_trunks_init(
+        &probe->trunks, loop,
+        &(struct h2_trunks_counters){&probe->uncounted, &probe->uncounted, &probe->uncounted});
     int rc = connect_to(probe);
     probe->opened = rc == 0;
     if (rc == 0) {

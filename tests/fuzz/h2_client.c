@@ -266,7 +266,7 @@ static void close_all(int server)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static _Atomic uint64_t opened;
+    static _Atomic uint64_t opened, idle, active;
     struct addr addr;
     int listener = listening(&addr);
     if (size < 2)
@@ -274,7 +274,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     REQUIRE(loop_init(&loop) == 0);
     behaviour = data[0];
     buried = 0;
-    h2_trunks_init(&trunks, &loop, &opened);
+    opened = idle = active = 0;
+    h2_trunks_init(&trunks, &loop, &(struct h2_trunks_counters){&opened, &idle, &active});
     open_lanes(&addr);
     int server = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     REQUIRE(server >= 0);

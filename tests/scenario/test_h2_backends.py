@@ -585,3 +585,105 @@ def test_the_gateway_leaves_with_a_goodbye(gateway, upstream, why):
         gw.signal(signal.SIGTERM)
     h2.read_all()
     h2.expect_goaway(NO_ERROR)
+
+
+# ---- what is counted: connections and requests, not who may use one at a time
+
+def answer_next(h2):
+    stream = h2.whole_request()
+    h2.answer(stream, h2.field(stream, ":path").encode())
+    return stream
+
+
+def test_a_connection_has_so_many_requests(gateway, upstream):
+    """pool.requests is a connection's; one after the other, and at a time."""
+    up = upstream()
+    gw = gateway(config("pool { warm = 0  requests = 3 }"), app=up)
+    for _ in range(2):
+        h2 = None
+        for i in range(3):
+            client = send(gw, f"/{i}")
+            h2 = h2 or Conn2(up.accept())
+            answer_next(h2)
+            assert client.response().body == b"/%d" % i
+        h2.read_all()
+        h2.expect_goaway(NO_ERROR)
+        assert len(h2.streams) == 3
+    clients = [send(gw, f"/{i}") for i in range(5)]
+    one, two = Conn2(up.accept()), Conn2(up.accept())
+    for _ in range(3):
+        answer_next(one)
+    for _ in range(2):
+        answer_next(two)
+    assert sorted(c.response().body for c in clients) == [b"/%d" % i for i in range(5)]
+    one.read_all()
+    one.expect_goaway(NO_ERROR)
+    server = gw.upstream("app", up)
+    assert (server["requests"], server["opened"], server["reused"]) == (11, 4, 7)
+
+
+def test_connections_are_counted_and_not_their_streams(gateway, upstream):
+    """What is opened and what is reused make up what was asked; idle and active are connections."""
+    up = upstream()
+    gw = gateway(config("pool { warm = 0  idle_timeout = 1h }"), app=up)
+    clients = [send(gw, "/0")]
+    h2 = Conn2(up.accept())
+    streams = [h2.whole_request()]
+    for i in range(1, 5):
+        clients.append(send(gw, f"/{i}"))
+        streams.append(h2.whole_request())
+    labels = {"upstream": "app", "server": str(up)}
+
+    def count():
+        return [int(gw.metric("postern_upstream_connections", state=state, **labels))
+                for state in ("idle", "active")]
+
+    def shown():
+        server = gw.upstream("app", up)
+        return [server[key] for key in ("idle", "active", "opened", "reused", "requests")]
+
+    assert count() == [0, 1] and shown()[:4] == [0, 1, 1, 4]
+    for i, stream in enumerate(streams):
+        h2.answer(stream)
+        assert clients[i].response().status == 200
+        assert count() == ([1, 0] if i == 4 else [0, 1])
+    assert shown() == [1, 0, 1, 4, 5]
+    assert gw.metric("postern_upstream_connections_opened_total", **labels) == 1
+    assert gw.metric("postern_upstream_connection_reuses_total", **labels) == 4
+    assert [line["reused"] for line in gw.wait_log(5)] == [False] + 4 * [True]
+    h2.close()
+    until(lambda: count() == [0, 0], "it is gone")
+
+
+@pytest.mark.parametrize("state", ["idle", "active"])
+def test_what_breaks_off_is_not_counted_any_more(gateway, upstream, state):
+    up = upstream()
+    gw = gateway(config("pool { warm = 0 } retry { attempts = 0 }"), app=up)
+    client = send(gw, "/x")
+    h2 = Conn2(up.accept())
+    stream = h2.whole_request()
+    if state == "idle":
+        h2.answer(stream)
+        assert client.response().status == 200
+    assert gw.upstream("app", up)[state] == 1
+    h2.reset_connection()
+    if state == "active":
+        assert client.response().status == 502
+    until(lambda: [gw.upstream("app", up)[s] for s in ("idle", "active")] == [0, 0], "it is gone")
+
+
+def test_a_stream_on_a_connection_that_was_there_is_sent_again(gateway, upstream):
+    """The server left just when a second request came on its connection: as on a reused one of
+    HTTP/1, that is nobody's fault and costs no attempt."""
+    up = upstream()
+    gw = gateway(config("pool { warm = 0 } retry { attempts = 0 }"), app=up)
+    first = send(gw, "/first")
+    h2 = Conn2(up.accept())
+    h2.whole_request()
+    second = send(gw, "/second")
+    h2.whole_request()
+    h2.close()
+    assert first.response().status == 502
+    again = Conn2(up.accept())
+    answer_next(again)
+    assert second.response().body == b"/second"

@@ -326,7 +326,6 @@ static void a_flood_ends_the_connection(void **state)
     assert_false(nghttp2_session_want_read(session)); /* it has got a GOAWAY */
 }
 
-/* Whichever allocation fails, nothing is lost but what needed it. */
 /* A request asks for a flush; in the same read the session breaks (too many CONTINUATIONs). Its
  * last words are written then, and nothing may be asked of it behind them. */
 static void a_session_that_breaks_before_its_flush_lingers(void **state)
@@ -351,6 +350,7 @@ static void a_session_that_breaks_before_its_flush_lingers(void **state)
     assert_int_equal(server.state, H2_LINGER);
 }
 
+/* Whichever allocation fails, nothing is lost but what needed it. */
 static void survives_want_of_memory_anywhere(void **state)
 {
     bool whole = false;
