@@ -263,26 +263,32 @@ static enum postern_verdict let_through(const struct jwt *jwt, struct postern_re
     return POSTERN_GO_ON;
 }
 
-/* The key is not there; it may come. `waiter` of the request's first wait, or NULL. */
-static enum postern_verdict miss(struct jwt *jwt, struct postern_request *r,
-                                 struct jwt_desk *desk)
+/* The token's key is not among `keys`; it may come. False: others have come meanwhile. */
+static bool miss(struct jwt *jwt, struct postern_request *r, struct jwt_desk *desk,
+                 const struct keyset *keys, enum postern_verdict *ret)
 {
     struct postern_worker *w = api->worker(r);
-    struct jwks_waiter *waiter = *api->slot(r);
+    struct jwks_waiter *waiter = *api->slot(r); /* of its first wait, or NULL */
     uint64_t now = api->now_ns(),
              until = waiter ? waiter->deadline_ns : now + jwt->wait_ms * UINT64_C(1000000);
     enum jwks_advice advice = JWKS_BROKEN;
 
     if (desk && desk->seat && now < until)
         advice = jwks_miss(desk->seat, w);
-    if (advice == JWKS_LATER)
-        return answer(jwt, r, REFUSAL_KEY_UNKNOWN, SPAN(""));
+    /* Only now: a fetch that another worker ended before it was asked about here has not told
+     * this one yet, and its keys would be passed over for the time between two fetches. */
+    if (advice != JWKS_WAIT && keys != jwks_keys(jwt->jwks))
+        return false;
     if (advice == JWKS_WAIT && !waiter)
         *api->slot(r) = waiter = api->alloc(r, sizeof(*waiter));
-    if (advice != JWKS_WAIT || !waiter)
-        return answer(jwt, r, REFUSAL_KEYS, SPAN(""));
-    jwks_wait(desk->seat, w, waiter, api->wait(r), until);
-    return POSTERN_WAIT;
+    if (advice == JWKS_WAIT && waiter) {
+        jwks_wait(desk->seat, w, waiter, api->wait(r), until);
+        *ret = POSTERN_WAIT;
+    } else {
+        *ret =
+            answer(jwt, r, advice == JWKS_LATER ? REFUSAL_KEY_UNKNOWN : REFUSAL_KEYS, SPAN(""));
+    }
+    return true;
 }
 
 static enum postern_verdict judge(struct jwt *jwt, struct postern_request *r)
@@ -311,10 +317,9 @@ static enum postern_verdict judge(struct jwt *jwt, struct postern_request *r)
         if (known)
             return let_through(jwt, r, known);
         refusal = check_token(jwt, keys, token, &grant, &expires_ms);
-        /* Keys that came meanwhile may have what was missed. */
-    } while (refusal == REFUSAL_KEY_UNKNOWN && jwt->jwks && keys != jwks_keys(jwt->jwks));
-    if (refusal == REFUSAL_KEY_UNKNOWN && jwt->jwks)
-        return miss(jwt, r, desk);
+        if (refusal == REFUSAL_KEY_UNKNOWN && jwt->jwks && miss(jwt, r, desk, keys, &verdict))
+            return verdict;
+    } while (refusal == REFUSAL_KEY_UNKNOWN && jwt->jwks);
     if (refusal != REFUSAL_NONE)
         return answer(jwt, r, refusal, token);
     verdict = let_through(jwt, r, grant);

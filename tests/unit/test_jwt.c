@@ -384,6 +384,39 @@ static void looks_for_an_unknown_key_once(void **state)
     end(jwt);
 }
 
+static void the_fetch_ends(void)
+{
+    reply_keys(KEY_RSA, "b");
+}
+
+/* Another worker's fetch ends between the look for the key and the question whether one is
+ * under way, where the clock is read. */
+static void takes_keys_that_came_while_it_looked(void **state)
+{
+    char *fresh = make_token(ALG_RS256, "{\"alg\":\"RS256\",\"kid\":\"b\"}", "{" GOOD "}");
+    (void)state;
+    for (int failed = 0; failed < 2; failed++) { /* the last fetch before it */
+        void *jwt = url_section();
+        struct postern_request r = {0};
+        play_pass(1);
+        reply_keys(KEY_P256, "a");
+        play_pass(300000); /* the next one begins */
+        if (failed) {
+            play_reply_text(500, "", NULL);
+            play_pass(250);
+        }
+        assert_int_equal(play_open_calls(), 1);
+        play.meanwhile = the_fetch_ends;
+        bring(&r, fresh);
+        assert_int_equal(play_ask(PLUGIN, jwt, &r, 1), POSTERN_GO_ON);
+        assert_null(play.meanwhile);
+        assert_string_equal(r.credential, "ann");
+        play_done(&r);
+        end(jwt);
+    }
+    free(fresh);
+}
+
 /* A token in the cache is good only as long as its key is. */
 static void forgets_tokens_of_a_key_that_goes(void **state)
 {
@@ -440,6 +473,7 @@ int main(void)
         cmocka_unit_test(waits_for_the_first_keys),
         cmocka_unit_test(says_so_when_no_keys_come),
         cmocka_unit_test(looks_for_an_unknown_key_once),
+        cmocka_unit_test(takes_keys_that_came_while_it_looked),
         cmocka_unit_test(forgets_tokens_of_a_key_that_goes),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
