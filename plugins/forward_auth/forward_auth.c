@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "decision_cache.h"
+#include "decision.h"
 #include "question.h"
 
 static const struct postern_api *api;
@@ -46,10 +46,10 @@ static void on_start(void *instance, struct postern_worker *w)
         }
     }
     if (index < desks->count && getrandom(&seed, sizeof(seed), 0) == sizeof(seed))
-        desks->caches[index] = decision_cache_new(auth->cache_entries, seed);
+        desks->caches[index] = memo_new(auth->cache_entries, seed, 0, free);
 }
 
-static struct decision_cache *cache_of(struct forward_auth *auth, struct postern_request *r)
+static struct memo *cache_of(struct forward_auth *auth, struct postern_request *r)
 {
     struct desks *desks = atomic_load_explicit(&auth->desks, memory_order_acquire);
     unsigned index = api->worker_index(api->worker(r));
@@ -153,7 +153,7 @@ static enum postern_verdict on_request(void *instance, struct postern_request *r
     struct forward_auth *auth = instance;
     struct postern_str key = question_key(auth, api, r);
     const struct decision *known =
-        key.p ? decision_cache_find(cache_of(auth, r), key, api->now_ns()) : NULL;
+        key.p ? memo_find(cache_of(auth, r), key, api->now_ns(), 0) : NULL;
 
     return known ? obey(auth, r, known) : ask(auth, r, key);
 }
@@ -167,7 +167,10 @@ static enum postern_verdict on_resume(void *instance, struct postern_request *r,
     if (!decision)
         return POSTERN_FAILED;
     verdict = obey(instance, r, decision);
-    decision_cache_put(cache_of(instance, r), pending->key, decision, api->now_ns());
+    if (!decision->keep_ms ||
+        !memo_put(cache_of(instance, r), pending->key, decision,
+                  api->now_ns() + decision->keep_ms * UINT64_C(1000000), 0))
+        free(decision);
     return verdict;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "postern_plugin.h"
+#include "memo/memo.h"
 
 #define TEXT(literal) ((struct postern_str){(literal), sizeof(literal) - 1})
 
@@ -26,7 +26,7 @@ struct key_item {
 /* What the workers have. */
 struct desks {
     unsigned count;
-    struct decision_cache *caches[]; /* NULL: none */
+    struct memo *caches[]; /* of decisions; NULL: none */
 };
 
 struct forward_auth {

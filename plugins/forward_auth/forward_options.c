@@ -1,6 +1,6 @@
-#include <stdlib.h>
+#include "forward_auth.h"
 
-#include "decision_cache.h"
+#include <stdlib.h>
 
 static const char *const methods[] = {"GET", "HEAD", "same", NULL};
 
@@ -270,7 +270,7 @@ void forward_discard(void *instance)
     struct note *next;
 
     for (unsigned i = 0; desks && i < desks->count; i++)
-        decision_cache_free(desks->caches[i]);
+        memo_free(desks->caches[i]);
     free(desks);
     free(auth->request_headers.list);
     free(auth->response_headers.list);

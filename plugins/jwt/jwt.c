@@ -9,6 +9,10 @@
 #include "signature.h"
 #include "token.h"
 
+/* Bytes at the end of a token, of its signature, that tell it from others: as good as random,
+ * and only tokens that verified get into the cache. */
+#define TAIL 32
+
 static const struct postern_api *api;
 
 static bool on_load(const struct postern_api *a)
@@ -28,6 +32,11 @@ static struct jwt_desk *desk_of(struct jwt *jwt, struct postern_worker *w)
     unsigned index = api->worker_index(w);
 
     return desks && index < desks->count ? &desks->desks[index] : NULL;
+}
+
+static void free_grant(void *grant)
+{
+    grant_free(grant);
 }
 
 static void on_start(void *instance, struct postern_worker *w)
@@ -50,7 +59,7 @@ static void on_start(void *instance, struct postern_worker *w)
     if (!desk)
         return;
     if (jwt->cache_entries > 0 && RAND_bytes((unsigned char *)&seed, sizeof(seed)) == 1)
-        desk->cache = token_cache_new(jwt->cache_entries, seed);
+        desk->cache = memo_new(jwt->cache_entries, seed, TAIL, free_grant);
     desk->user.plan = &jwt->plan;
     if (jwt->jwks)
         desk->seat = jwks_join(jwt->jwks, w, &desk->user);
@@ -294,7 +303,7 @@ static bool miss(struct jwt *jwt, struct postern_request *r, struct jwt_desk *de
 static enum postern_verdict judge(struct jwt *jwt, struct postern_request *r)
 {
     struct jwt_desk *desk = desk_of(jwt, api->worker(r));
-    struct token_cache *cache = desk ? desk->cache : NULL;
+    struct memo *cache = desk ? desk->cache : NULL;
     struct postern_str token = {NULL, 0};
     enum refusal refusal = find_token(jwt, r, &token);
     const struct keyset *keys;
@@ -313,7 +322,7 @@ static enum postern_verdict judge(struct jwt *jwt, struct postern_request *r)
         keys = jwt->jwks ? jwks_keys(jwt->jwks)
                          : atomic_load_explicit(&jwt->keys, memory_order_acquire);
         generation = keys ? keys->generation : 0;
-        known = token_cache_find(cache, token, api->wall_ms(), generation);
+        known = memo_find(cache, token, api->wall_ms(), generation);
         if (known)
             return let_through(jwt, r, known);
         refusal = check_token(jwt, keys, token, &grant, &expires_ms);
@@ -323,7 +332,8 @@ static enum postern_verdict judge(struct jwt *jwt, struct postern_request *r)
     if (refusal != REFUSAL_NONE)
         return answer(jwt, r, refusal, token);
     verdict = let_through(jwt, r, grant);
-    token_cache_put(cache, token, grant, expires_ms, generation);
+    if (!memo_put(cache, token, grant, expires_ms, generation))
+        grant_free(grant);
     return verdict;
 }
 

@@ -6,11 +6,11 @@
 
 #include "grant.h"
 #include "jwks.h"
-#include "token_cache.h"
+#include "memo/memo.h"
 
 /* What one worker has of an instance. */
 struct jwt_desk {
-    struct token_cache *cache; /* NULL: none */
+    struct memo *cache; /* of grants, by tokens that verified; NULL: none */
     struct jwks_user user;
     struct jwks_seat *seat; /* NULL: keys come from no URL */
 };

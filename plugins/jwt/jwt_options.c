@@ -543,7 +543,7 @@ void jwt_discard(void *instance)
     struct note *next;
 
     for (unsigned i = 0; desks && i < desks->count; i++)
-        token_cache_free(desks->desks[i].cache);
+        memo_free(desks->desks[i].cache);
     free(desks);
     keyset_free(atomic_load(&jwt->keys));
     free(jwt->rules.issuers.list);

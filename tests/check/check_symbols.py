@@ -9,7 +9,7 @@ import sys
 
 from tree import SKIPPED, finish, run
 
-binary = os.environ.get("POSTERN_RELEASE") or sys.argv[1]
+binary = os.path.abspath(os.environ.get("POSTERN_RELEASE") or sys.argv[1])
 status, text = run("nm", "-D", "--defined-only", binary)
 if status:
     finish([text])
