@@ -356,13 +356,27 @@ static void mark_named(struct head *head, struct str options)
     }
 }
 
+/* Marks Trailer fields that announce what is dropped from trailers: there are programs that
+ * refuse a message for one that names its framing. */
+static void mark_wrong_trailer(struct head *head)
+{
+    for (uint32_t i = 0; i < head->count; i++) {
+        struct str names = head->fields[i].value, name;
+        if (head->fields[i].id != F_TRAILER)
+            continue;
+        while (str_next_token(&names, &name))
+            if (head_is_wrong_in_trailer(name))
+                head->fields[i].name.n = 0;
+    }
+}
+
 enum reason head_strip_hop(struct head *head)
 {
     struct str options, option;
     unsigned named = 0;
     uint32_t kept = 0;
 
-    if (!(head->present & HOP_FIELDS))
+    if (!(head->present & (HOP_FIELDS | BIT(TRAILER))))
         return R_NONE;
     for (uint32_t i = 0; i < head->count; i++) {
         if (head->fields[i].id != F_CONNECTION)
@@ -375,6 +389,8 @@ enum reason head_strip_hop(struct head *head)
     for (uint32_t i = 0; named && i < head->count; i++)
         if (head->fields[i].id == F_CONNECTION)
             mark_named(head, head->fields[i].value);
+    if (head->present & BIT(TRAILER))
+        mark_wrong_trailer(head);
     for (uint32_t i = 0; i < head->count; i++)
         if (head->fields[i].name.n && !(HOP_FIELDS >> head->fields[i].id & 1))
             head->fields[kept++] = head->fields[i];

@@ -135,7 +135,8 @@ int head_set(struct head *head, struct arena *arena, struct str name, struct str
  * Keep-Alive, Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings, Proxy-Auth*
  * stay as RFC 9110 11.7 says: Proxy-Authorization is dropped. Fields that must survive
  * whatever Connection says (Host, Content-Length, Authorization, X-Forwarded-*, …) make it
- * return R_BAD_CONNECTION with nothing removed; R_NONE otherwise. */
+ * return R_BAD_CONNECTION with nothing removed; R_NONE otherwise. A Trailer field that
+ * announces one which head_is_wrong_in_trailer goes, too. */
 enum reason head_strip_hop(struct head *head);
 
 /* Grammar, one rule set for heads of all versions. */

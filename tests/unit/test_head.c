@@ -208,6 +208,18 @@ static void strips_what_is_for_one_hop_only(void **state)
     assert_fields(&f->head, "Host=a;Proxy-Authenticate=x;X-Other=2;");
 }
 
+static void drops_trailer_fields_that_announce_what_is_dropped(void **state)
+{
+    struct fixture *f = *state;
+    add(f, "Trailer", "X-Sum, X-Other");
+    add(f, "trailer", "X-Sum, content_length");
+    add(f, "Trailer", "Transfer-Encoding");
+    add(f, "Trailer", "Grpc-Status");
+    add(f, "Accept", "*/*");
+    assert_int_equal(head_strip_hop(&f->head), R_NONE);
+    assert_fields(&f->head, "Trailer=X-Sum, X-Other;Trailer=Grpc-Status;Accept=*/*;");
+}
+
 static void refuses_to_let_connection_name_what_must_survive(void **state)
 {
     static const char *const names[] = {
@@ -353,6 +365,7 @@ int main(void)
         WITH_HEAD(grows_beyond_its_first_room),
         WITH_HEAD(loses_nothing_when_memory_is_out),
         WITH_HEAD(strips_what_is_for_one_hop_only),
+        WITH_HEAD(drops_trailer_fields_that_announce_what_is_dropped),
         WITH_HEAD(refuses_to_let_connection_name_what_must_survive),
         WITH_HEAD(bounds_how_many_fields_connection_may_name),
         cmocka_unit_test(takes_exactly_the_bytes_of_a_token),

@@ -480,6 +480,8 @@ for name, lines in {
         "keep_alive": [b"Connection: keep-alive", b"Keep-Alive: timeout=5"],
         "proxy_connection": [b"Proxy-Connection: keep-alive"],
         "te": [b"TE: trailers, deflate"],
+        "trailer_that_frames": [b"Trailer: Content-Length"], "trailer_among_others": [b"trailer: X-Sum, transfer-encoding"],
+        "trailer_twin": [b"Trailer: Content_Length"],
         "proxy_authorization": [b"Proxy-Authorization: Basic eDp5"],
         "upgrade_not_named": [b"Upgrade: websocket"],
         "h2c": [b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAAQAAP__"],
