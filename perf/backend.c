@@ -1,14 +1,15 @@
 /* The backend of every measurement: a single-threaded HTTP/1.1 keep-alive server, as cheap
  * as it can be, so that what is measured is the gateway before it. Not a general server.
  *
- *     backend PORT                     (on 127.0.0.1)
+ *     backend PORT [SOCKET]            (on 127.0.0.1, and on a unix socket)
  *     GET  /small /64k /1m             150 bytes, 64 KiB, 1 MiB of JSON
  *     GET  /limited /keyed /token      as /small, for gateways that do more about them
+ *     GET  /r/...                      as /small, for gateways with many routes
  *     POST /echo                       the body comes back; it needs a Content-Length
- *     GET  /wait                       as /small, 10 ms later: so many a second for a
- * connection GET  /tunnel + Upgrade           101, then every byte comes back GET  /__conns
- * {"accepted":N,"open":N,"requests":N}, not counted
- */
+ *     POST /upload                     the body goes nowhere, however long it is; as /small
+ *     GET  /wait                       as /small, 10 ms later: so many a second for each one
+ *     GET  /tunnel + Upgrade           101, then every byte comes back
+ *     GET  /__conns                    {"accepted":N,"open":N,"requests":N}, not counted */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -22,6 +23,7 @@
 #include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,6 +44,7 @@ struct conn {
     long due;  /* ms; 0: it does not wait */
     TAILQ_ENTRY(conn) waiting;
     size_t have;
+    size_t unwanted; /* bytes of an upload still to come */
     const char *out;
     size_t out_left;
     char own[HEAD_MAX + IN_MAX]; /* an answer made for this request */
@@ -159,7 +162,8 @@ static int get(struct conn *c, const char *head)
         return say_counters(c);
     requests++;
     if (!strncmp(target, "/small ", 7) || !strncmp(target, "/limited ", 9) ||
-        !strncmp(target, "/keyed", 6) || !strncmp(target, "/token ", 7))
+        !strncmp(target, "/keyed", 6) || !strncmp(target, "/token ", 7) ||
+        !strncmp(target, "/r/", 3))
         return say(c, small.bytes, small.len);
     if (!strncmp(target, "/wait ", 6)) {
         c->due = now_ms() + WAIT_MS;
@@ -194,12 +198,20 @@ static size_t take_request(struct conn *c, char *p, size_t len, int *ret_rc)
         return head;
     }
     char *field = strcasestr(p, "\r\ncontent-length:");
-    if (strncmp(p, "POST /echo ", 11) || !field) {
+    bool upload = !strncmp(p, "POST /upload ", 13);
+    if ((!upload && strncmp(p, "POST /echo ", 11)) || !field) {
         *ret_rc = refuse(c, field ? "404 Not Found" : "411 Length Required");
         return head;
     }
     size_t body = strtoul(field + strlen("\r\ncontent-length:"), NULL, 10);
     *end = '\r';
+    if (upload) {
+        size_t here = len - head < body ? len - head : body;
+        requests++;
+        c->unwanted = body - here;
+        *ret_rc = c->unwanted ? 0 : say(c, small.bytes, small.len);
+        return head + here;
+    }
     if (body > IN_MAX - head) {
         *ret_rc = refuse(c, "413 Content Too Large");
         return head;
@@ -234,11 +246,25 @@ static int take_input(struct conn *c)
     return rc;
 }
 
+/* More of an upload, of which the kernel need not even give us a copy. */
+static int swallow(struct conn *c)
+{
+    static char nowhere[65536];
+    size_t room = c->unwanted < sizeof(nowhere) ? c->unwanted : sizeof(nowhere);
+    ssize_t n = recv(c->fd, nowhere, room, MSG_TRUNC);
+    if (n <= 0)
+        return n < 0 && errno == EAGAIN ? 0 : -1;
+    c->unwanted -= (size_t)n < room ? (size_t)n : room;
+    return c->unwanted ? 0 : say(c, small.bytes, small.len);
+}
+
 static void on_conn(struct conn *c)
 {
     int rc = 1;
 
-    if (c->wants_out) {
+    if (c->unwanted) {
+        rc = swallow(c);
+    } else if (c->wants_out) {
         rc = flush(c);
         if (rc == 1 && c->have)
             rc = take_input(c);
@@ -295,26 +321,46 @@ static void on_listener(int listener)
     }
 }
 
-static int listen_on(int port)
+/* The listeners, which epoll tells apart from connections by where they stand. */
+static int listeners[2];
+
+static void listen_on(int *listener, const struct sockaddr *addr, socklen_t len)
 {
     static const int on = 1;
-    struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)port),
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 8192) < 0) {
+        bind(fd, addr, len) < 0 || listen(fd, 8192) < 0) {
         perror("backend: listen");
         exit(1);
     }
-    return fd;
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = listener};
+    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+    *listener = fd;
+}
+
+static void listen_all(char **argv)
+{
+    struct sockaddr_in tcp = {.sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)atoi(argv[1])),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+
+    listen_on(&listeners[0], (struct sockaddr *)&tcp, sizeof(tcp));
+    if (!argv[2])
+        return;
+    if (strlen(argv[2]) >= sizeof(local.sun_path)) {
+        fprintf(stderr, "backend: %s: the name is too long\n", argv[2]);
+        exit(1);
+    }
+    strcpy(local.sun_path, argv[2]);
+    listen_on(&listeners[1], (struct sockaddr *)&local, sizeof(local));
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: backend PORT\n");
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: backend PORT [SOCKET]\n");
         return 2;
     }
     struct rlimit files;
@@ -325,17 +371,17 @@ int main(int argc, char **argv)
     small = answer_new(150);
     large = answer_new(65536);
     huge = answer_new(1048576);
-    int listener = listen_on(atoi(argv[1]));
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
-    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &ev);
+    listen_all(argv);
     for (;;) {
+        struct epoll_event events[256];
         int n = epoll_wait(epoll_fd, events, 256, on_time());
         for (int i = 0; i < n; i++) {
-            if (events[i].data.ptr)
-                on_conn(events[i].data.ptr);
+            int *listener = events[i].data.ptr;
+            if (listener == &listeners[0] || listener == &listeners[1])
+                on_listener(*listener);
             else
-                on_listener(listener);
+                on_conn(events[i].data.ptr);
         }
     }
 }

@@ -2,7 +2,7 @@
  * epoll relay of TCP bytes with one upstream connection per client connection: two reads and
  * two writes a keep-alive request, plus its share of epoll_wait. It does not know HTTP.
  *
- *     relay [-s] LISTEN_PORT BACKEND_PORT       (on 127.0.0.1)
+ *     relay [-s] LISTEN_PORT BACKEND       (a port on 127.0.0.1, or the path of a unix socket)
  *
  * -s: with splice, through a pipe for each direction, so that no byte comes to user space. */
 #include <arpa/inet.h>
@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define BATCH    256
@@ -33,6 +34,8 @@ struct end {
 
 static int epoll_fd;
 static bool splicing;
+static struct sockaddr_storage backend;
+static socklen_t backend_len;
 /* Ends that died in this batch: a later event of the batch may still name them. */
 static struct end *dead[2 * BATCH];
 static int dead_count;
@@ -167,15 +170,15 @@ static struct end *end_new(int fd)
     return e;
 }
 
-static void on_listener(int listener, const struct sockaddr_in *backend)
+static void on_listener(int listener)
 {
     int down = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (down < 0)
         return;
-    int up = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int up = socket(backend.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct end *a = NULL, *b = NULL;
     /* connecting over loopback is immediate, so it may block */
-    if (up < 0 || connect(up, (const struct sockaddr *)backend, sizeof(*backend)) < 0 ||
+    if (up < 0 || connect(up, (const struct sockaddr *)&backend, backend_len) < 0 ||
         fcntl(up, F_SETFL, O_NONBLOCK) < 0 || !(a = end_new(down)) || !(b = end_new(up))) {
         free(a);
         if (up >= 0)
@@ -191,7 +194,7 @@ static void on_listener(int listener, const struct sockaddr_in *backend)
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, b->fd, &ev);
 }
 
-static void turn(int listener, const struct sockaddr_in *backend)
+static void turn(int listener)
 {
     struct epoll_event events[BATCH];
     int n = epoll_wait(epoll_fd, events, BATCH, -1);
@@ -199,7 +202,7 @@ static void turn(int listener, const struct sockaddr_in *backend)
     for (int i = 0; i < n; i++) {
         struct end *e = events[i].data.ptr;
         if (!e)
-            on_listener(listener, backend);
+            on_listener(listener);
         else if (!e->dead && (events[i].events & EPOLLOUT))
             on_writable(e);
         else if (!e->dead)
@@ -207,6 +210,32 @@ static void turn(int listener, const struct sockaddr_in *backend)
     }
     while (dead_count)
         free(dead[--dead_count]);
+}
+
+static struct sockaddr_in loopback(const char *port)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)atoi(port)),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void backend_at(const char *where)
+{
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    struct sockaddr_in tcp = loopback(where);
+
+    if (*where != '/') {
+        backend_len = sizeof(tcp);
+        memcpy(&backend, &tcp, sizeof(tcp));
+        return;
+    }
+    if (strlen(where) >= sizeof(local.sun_path)) {
+        fprintf(stderr, "relay: %s: the name is too long\n", where);
+        exit(1);
+    }
+    strcpy(local.sun_path, where);
+    backend_len = sizeof(local);
+    memcpy(&backend, &local, sizeof(local));
 }
 
 int main(int argc, char **argv)
@@ -217,7 +246,7 @@ int main(int argc, char **argv)
     argc -= splicing;
     argv += splicing;
     if (argc != 3) {
-        fprintf(stderr, "usage: relay [-s] LISTEN_PORT BACKEND_PORT\n");
+        fprintf(stderr, "usage: relay [-s] LISTEN_PORT BACKEND\n");
         return 2;
     }
     struct rlimit files;
@@ -225,11 +254,8 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
 
-    struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)atoi(argv[1])),
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in backend = addr;
-    backend.sin_port = htons((uint16_t)atoi(argv[2]));
+    struct sockaddr_in addr = loopback(argv[1]);
+    backend_at(argv[2]);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
         bind(listener, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
@@ -241,5 +267,5 @@ int main(int argc, char **argv)
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &ev);
     for (;;)
-        turn(listener, &backend);
+        turn(listener);
 }

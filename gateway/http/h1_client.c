@@ -8,7 +8,10 @@
 
 #define INTERIM_MAX 16 /* 1xx in front of one answer */
 #define FIELD_SPARE 8
-#define PIPE_MIN    (64u * 1024) /* left of a body, from which on splice is the cheaper way */
+
+#ifndef PIPE_MIN              /* perf/ladder builds with others */
+#define PIPE_MIN (64u * 1024) /* left of a body, from which on splice is the cheaper way */
+#endif
 
 /* What an upstream may send; more is R_UPSTREAM_PROTOCOL. */
 static const struct h1_limits response_limits = {
