@@ -5,7 +5,7 @@
  *     GET  /small /64k /1m             150 bytes, 64 KiB, 1 MiB of JSON
  *     GET  /limited /keyed /token      as /small, for gateways that do more about them
  *     GET  /r/...                      as /small, for gateways with many routes
- *     POST /echo                       the body comes back; it needs a Content-Length
+ *     POST /echo                       the body comes back, of at most 16 KiB
  *     POST /upload                     the body goes nowhere, however long it is; as /small
  *     GET  /wait                       as /small, 10 ms later: so many a second for each one
  *     GET  /tunnel + Upgrade           101, then every byte comes back
@@ -181,6 +181,33 @@ static int get(struct conn *c, const char *head)
     return refuse(c, "404 Not Found");
 }
 
+/* The chunks of a body at `p`, put together where the first one is; *ret_n is its length then.
+ * How many bytes it took, 0: it is not complete, and nothing has been changed. */
+static size_t join_chunks(char *p, size_t len, size_t *ret_n)
+{
+    for (int joining = 0; joining < 2; joining++) {
+        size_t at = 0, n = 0;
+        for (;;) {
+            char *line = memmem(p + at, len - at, "\r\n", 2);
+            if (!line)
+                return 0;
+            size_t size = strtoul(p + at, NULL, 16);
+            at = (size_t)(line - p) + 2;
+            if (len - at < 2 || len - at - 2 < size)
+                return 0;
+            if (joining)
+                memmove(p + n, p + at, size);
+            n += size;
+            at += size + 2;
+            if (size == 0)
+                break;
+        }
+        *ret_n = n;
+        len = joining ? at : len;
+    }
+    return len;
+}
+
 /* One request from the start of in[]: its length, 0 when it is not complete; *ret_rc as
  * flush(). */
 static size_t take_request(struct conn *c, char *p, size_t len, int *ret_rc)
@@ -198,6 +225,15 @@ static size_t take_request(struct conn *c, char *p, size_t len, int *ret_rc)
         return head;
     }
     char *field = strcasestr(p, "\r\ncontent-length:");
+    if (!strncmp(p, "POST /echo ", 11) && strcasestr(p, "\r\ntransfer-encoding: chunked")) {
+        size_t joined, took = join_chunks(p + head, len - head, &joined);
+        *end = '\r';
+        if (!took)
+            return 0;
+        requests++;
+        *ret_rc = say_own(c, "200 OK", "Content-Type: application/json\r\n", p + head, joined);
+        return head + took;
+    }
     bool upload = !strncmp(p, "POST /upload ", 13);
     if ((!upload && strncmp(p, "POST /echo ", 11)) || !field) {
         *ret_rc = refuse(c, field ? "404 Not Found" : "411 Length Required");

@@ -53,3 +53,24 @@ def test_memory_and_the_first_requests(tmp_path):
     told = json.loads(run("coldstart", "--json", "--only", "postern", "--rounds", "1", "--max-wait", "0", folder=tmp_path).stdout)
     assert [r["failed"] for r in told["rounds"]["postern"]] == [0]
     assert told["rounds"]["postern"][0]["before"] == 32, "warm connections"
+
+
+def test_ladder_climbs_two_steps(tmp_path):
+    run("ladder", "--steps", "connections,bodies", "--rounds", "1", "--requests", "200", "--seconds", "0.2", "--max-wait",
+        "0", "--out", "out", folder=tmp_path)
+    (name,) = written(tmp_path / "out", ".json")
+    result = json.loads((tmp_path / "out" / name).read_text())
+    connections, bodies = result["steps"]
+    assert [row["reuse"] for row in connections["rows"]][::2] == [0, 1]
+    parsed, raw = bodies["rows"]
+    assert parsed["rps"] > 0 and raw["rps"] > 0
+    if raw["allocs"] is not None:
+        assert parsed["allocs"] > raw["allocs"] + 10, "nothing was parsed"
+
+
+def test_overload_syscalls_and_plots_say_how_they_are_used():
+    for name in sorted(os.listdir(PERF)):
+        path = os.path.join(PERF, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK) and "argparse" in open(path, encoding="utf-8").read():
+            done = subprocess.run([sys.executable, "-B", path, "--help"], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0 and "usage" in done.stdout, name
