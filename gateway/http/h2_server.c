@@ -345,6 +345,8 @@ static bool begin_frame(struct h2_server *server, struct str in)
         h2_server_violated(server, NGHTTP2_PROTOCOL_ERROR);
     h2_frames_begin(server, &hd);
     server->frame_left = FRAME_HEAD + (uint32_t)hd.length;
+    server->frame_ends_head = (hd.type == NGHTTP2_HEADERS || hd.type == NGHTTP2_CONTINUATION) &&
+                              hd.flags & NGHTTP2_FLAG_END_HEADERS;
     return true;
 }
 
@@ -367,6 +369,8 @@ static void on_read(struct stream *stream)
         server->frame_left -= (uint32_t)n;
         if (read < 0)
             on_broken(server, read);
+        else if (!server->frame_left && server->frame_ends_head)
+            h2_server_head_ends(server); /* nghttp2 tells of many that it drops, not of all */
     }
     if (server->state == H2_OPEN)
         h2_server_flush(server);

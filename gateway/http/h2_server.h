@@ -66,6 +66,7 @@ struct h2_server {
     struct h2_intake *intake;            /* the field section that arrives; NULL: none */
     struct h2_guard guard;
     uint32_t frame_left;            /* bytes of the frame that is being read */
+    bool frame_ends_head;           /* and no more of the field section comes behind it */
     int32_t last_id;                /* the highest that the client has used */
     int32_t closed[H2_CLOSED_KEPT]; /* the last ids that were closed */
     uint32_t closed_count;

@@ -243,7 +243,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     settle(fds[1]);
     close(fds[1]);
     REQUIRE(closed && buried && !fakes);
-    REQUIRE(!kit.streams.live && !loop.blocks.live && !loop.segs.live && !loop.chunks.live);
+    REQUIRE(!kit.streams.live && !kit.intakes.live && !loop.blocks.live && !loop.segs.live &&
+            !loop.chunks.live);
     h2_kit_done(&kit); /* what free lists keep looks leaked, as it is poisoned */
     loop_done(&loop);
     return 0;

@@ -350,6 +350,25 @@ static void a_session_that_breaks_before_its_flush_lingers(void **state)
     assert_int_equal(server.state, H2_LINGER);
 }
 
+/* Of a field section whose stream is closed while it comes nghttp2 does not tell the end. It
+ * leaves nothing behind: no memory, and no waiting for the rest of a head. */
+static void a_field_section_is_over_though_its_stream_is(void **state)
+{
+    (void)state;
+    static const char first[] = "\0\0\x11\1\4\0\0\0\1\x82\x86\x41\x0ctest.exqm:le\x84"
+                                "\0\0\5\1\4\0\0\0\1";
+    static const char rest[] = "\x40\1a\1b";
+    talk();
+    assert_int_equal(send(client, first, sizeof(first) - 1, MSG_NOSIGNAL), sizeof(first) - 1);
+    settle();
+    assert_null(server.streams); /* answered, and reset */
+    assert_non_null(server.intake);
+    assert_int_equal(send(client, rest, sizeof(rest) - 1, MSG_NOSIGNAL), sizeof(rest) - 1);
+    settle();
+    assert_null(server.intake);
+    assert_int_equal(kit.intakes.live, 0);
+}
+
 /* Whichever allocation fails, nothing is lost but what needed it. */
 static void survives_want_of_memory_anywhere(void **state)
 {
@@ -392,6 +411,7 @@ int main(void)
         T(malformed_requests_are_told_and_reset),
         T(a_flood_ends_the_connection),
         T(a_session_that_breaks_before_its_flush_lingers),
+        T(a_field_section_is_over_though_its_stream_is),
         T(survives_want_of_memory_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
