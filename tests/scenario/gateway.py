@@ -25,13 +25,19 @@ def own_host():
     return f"127.{64 + (pid >> 16) % 190}.{(pid >> 8) & 255}.{pid & 255}"
 
 
+given = set()  # by free_address
+
+
 def free_address(host):
-    """Each caller has its host to itself, so a port that was free stays free."""
-    probe = socket.socket()
-    probe.bind((host, 0))
-    port = probe.getsockname()[1]
-    probe.close()
-    return f"{host}:{port}"
+    """Each caller has its host to itself, so a port that was free stays free; one that nobody
+    listens on yet is free for the kernel too, which may name it twice."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            port = probe.getsockname()[1]
+        if (host, port) not in given:
+            given.add((host, port))
+            return f"{host}:{port}"
 
 
 def split(address):
