@@ -1,200 +1,7 @@
-#include "http/h1_parse.h"
-
-#include <errno.h>
-
-#include "http/bytes.h"
-
-#define METHOD_MAX 32
-/* What a request line has besides its target: METHOD SP ... SP HTTP/1.1 */
-#define REQUEST_LINE_EXTRA (METHOD_MAX + 1 + 1 + 8)
+#include "http/h1_parse_parts.h"
 
 /* RFC 9112 6.2; what no file has ever been. Keeps sums of lengths from wrapping. */
 #define LENGTH_MAX ((uint64_t)INT64_MAX)
-
-static const struct str no_field = {NULL, 0};
-
-/* Always -1. */
-static int fail(struct h1_fault *fault, bool request, enum reason reason, size_t offset,
-                struct str field)
-{
-    *fault = (struct h1_fault){
-        .reason = request ? reason : R_UPSTREAM_PROTOCOL,
-        .offset = offset,
-        .field = field,
-    };
-    return -1;
-}
-
-static int fail_limit(struct h1_fault *fault, bool request, enum reason reason, size_t offset,
-                      struct str field, uint64_t limit, uint64_t actual)
-{
-    fail(fault, request, reason, offset, field);
-    fault->limit = limit;
-    fault->actual = actual;
-    return -1;
-}
-
-/* The name at the start of a field line, if it has come whole. */
-static struct str name_of_line(const char *line, const char *end)
-{
-    const char *p = line;
-
-    while (p < end && byte_is(*p, BYTE_TOKEN))
-        p++;
-    return p < end && *p == ':' && p > line ? (struct str){line, (size_t)(p - line)} : no_field;
-}
-
-/* A byte that is neither text nor a line's CR LF. */
-static int fail_byte(struct h1_fault *fault, bool request, const struct h1_scan *scan,
-                     const char *p, size_t at)
-{
-    struct str field = scan->lines ? name_of_line(p + scan->line, p + at) : no_field;
-    enum reason reason = R_BAD_FIELD_VALUE;
-
-    if (p[at] == '\n' || p[at] == '\r')
-        reason = R_BAD_LINE_ENDING;
-    else if (scan->lines == 0)
-        reason = at == 0 && p[0] == 0x16 ? R_BAD_TLS : R_BAD_REQUEST_LINE;
-    else if (!memchr(p + scan->line, ':', at - scan->line))
-        reason = R_BAD_FIELD_NAME;
-    return fail(fault, request, reason, at, field);
-}
-
-/* A request line that goes on behind the last byte it may have. */
-static int fail_request_line(struct h1_fault *fault, const char *p, size_t n,
-                             const struct h1_limits *limits)
-{
-    const char *space = memchr(p, ' ', METHOD_MAX + 1);
-    const char *end = p + n, *q;
-
-    if (!space)
-        return fail(fault, true, R_BAD_METHOD, METHOD_MAX, no_field);
-    for (q = space + 1; q < end && byte_is(*q, BYTE_TARGET); q++)
-        ;
-    if ((size_t)(q - space - 1) <= limits->target_bytes)
-        return fail(fault, true, R_BAD_REQUEST_LINE, (size_t)(q - p), no_field);
-    return fail_limit(fault, true, R_CLIENT_TARGET_TOO_LONG, (size_t)(space + 1 - p), no_field,
-                      limits->target_bytes, (size_t)(q - space - 1));
-}
-
-/* The value of the first line that looks like an Accept field. */
-static void glance_accept(const char *p, const char *end, struct str *ret_accept)
-{
-    static const struct str name = STR("accept:");
-    const char *lf;
-
-    while ((lf = memchr(p, '\n', (size_t)(end - p)))) {
-        const char *line = lf + 1;
-        const char *cr = memchr(line, '\r', (size_t)(end - line));
-        if (!cr || cr == line) /* nothing, or what is behind the head */
-            return;
-        if ((size_t)(cr - line) > name.n && str_eq_nocase((struct str){line, name.n}, name)) {
-            *ret_accept = (struct str){line + name.n, (size_t)(cr - line) - name.n};
-            return;
-        }
-        p = line;
-    }
-}
-
-void h1_glance(const char *p, size_t n, struct str *ret_method, struct str *ret_target,
-               struct str *ret_accept)
-{
-    const char *space = memchr(p, ' ', n < METHOD_MAX + 1 ? n : METHOD_MAX + 1);
-    const char *end = p + n, *q;
-
-    glance_accept(p, end, ret_accept);
-    if (!space || !head_is_token((struct str){p, (size_t)(space - p)}))
-        return;
-    *ret_method = (struct str){p, (size_t)(space - p)};
-    for (q = space + 1; q < end && byte_is(*q, BYTE_TARGET); q++)
-        ;
-    /* Not an authority's: a password may stand in it. */
-    if (q > space + 1 && space[1] == '/')
-        *ret_target = (struct str){space + 1, (size_t)(q - space - 1)};
-}
-
-/* A line is complete, its CR at `at`. Returns 1 for the head's last, 0 to go on, or -1. */
-static int scan_line(struct h1_scan *scan, bool request, const char *p, size_t at,
-                     const struct h1_limits *limits, struct h1_fault *fault)
-{
-    size_t len = at - scan->line;
-
-    if (scan->lines == 0) {
-        static const char preface[] = "PRI * HTTP/2.0"; /* RFC 9113 3.4 */
-        if (len == 0)
-            return fail(fault, request, R_BAD_REQUEST_LINE, at, no_field);
-        if (request && len == sizeof(preface) - 1 && memcmp(p, preface, len) == 0)
-            return fail(fault, request, R_BAD_HTTP2, 0, no_field);
-    } else if (len == 0) {
-        return 1;
-    } else if (scan->lines > limits->headers) {
-        return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
-                          name_of_line(p + scan->line, p + at), limits->headers, scan->lines);
-    }
-    scan->lines++;
-    return 0;
-}
-
-/* The bytes of the line under way that may be looked at: behind them a fault is certain. */
-static size_t scan_window(const struct h1_scan *scan, bool request, size_t n,
-                          const struct h1_limits *limits)
-{
-    uint64_t line_max = (uint64_t)limits->target_bytes + REQUEST_LINE_EXTRA + 2;
-    size_t max = limits->header_bytes;
-
-    if (request && scan->lines == 0 && line_max < max)
-        max = line_max;
-    return n < max ? n : max;
-}
-
-/* No end within the window, and more bytes came than may be in it. */
-static int fail_window(struct h1_fault *fault, bool request, const struct h1_scan *scan,
-                       const char *p, size_t n, size_t window, const struct h1_limits *limits)
-{
-    if (window < limits->header_bytes)
-        return fail_request_line(fault, p, n, limits);
-    return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, scan->line,
-                      scan->lines ? name_of_line(p + scan->line, p + n) : no_field,
-                      limits->header_bytes, n);
-}
-
-long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
-                 const struct h1_limits *limits, struct h1_fault *ret_fault)
-{
-    size_t window = scan_window(scan, request, n, limits);
-    uint32_t at = scan->pos;
-
-    while (at < window) {
-        at = (uint32_t)(bytes_text_end_in(p, p + at, p + window) - p);
-        if (at == window || (p[at] == '\r' && at + 1 == window))
-            break; /* the next byte decides */
-        if (p[at] != '\r' || p[at + 1] != '\n')
-            return fail_byte(ret_fault, request, scan, p, at);
-        if (scan->lines && at != scan->line && scan->lines <= limits->headers) {
-            scan->lines++; /* what most lines are: a field, and not one too many */
-        } else {
-            int done = scan_line(scan, request, p, at, limits, ret_fault);
-            if (done)
-                return done < 0 ? -1 : (long)at + 2;
-            window = scan_window(scan, request, n, limits);
-        }
-        at += 2;
-        scan->line = at;
-    }
-    scan->pos = at;
-    if (n <= window)
-        return 0;
-    return fail_window(ret_fault, request, scan, p, n, window, limits);
-}
-
-size_t h1_skip_empty(const char *p, size_t n)
-{
-    size_t at = 0;
-
-    while (n - at >= 2 && p[at] == '\r' && p[at + 1] == '\n')
-        at += 2;
-    return at;
-}
 
 /* A head being read. Every loop over tokens ends at the latest at the CR of the final CR LF,
  * which h1_parse_* make sure of first, so that bytes need no bounds check. */
@@ -214,12 +21,13 @@ struct reader {
 
 static int bad(const struct reader *r, enum reason reason, const char *at)
 {
-    return fail(r->fault, r->request, reason, (size_t)(at - r->start), no_field);
+    return h1_fail(r->fault, r->request, reason, (size_t)(at - r->start), h1_no_field);
 }
 
 static int bad_field(const struct reader *r, const struct field *field, enum reason reason)
 {
-    return fail(r->fault, r->request, reason, (size_t)(field->value.p - r->start), field->name);
+    return h1_fail(r->fault, r->request, reason, (size_t)(field->value.p - r->start),
+                   field->name);
 }
 
 /* The same for a field of which only the value was kept. */
@@ -228,7 +36,7 @@ static int bad_value(const struct reader *r, enum field_id id, struct str value,
 {
     if (!value.p)
         return bad(r, reason, r->start);
-    return fail(r->fault, r->request, reason, (size_t)(value.p - r->start), field_names[id]);
+    return h1_fail(r->fault, r->request, reason, (size_t)(value.p - r->start), field_names[id]);
 }
 
 static int open_reader(struct reader *r, bool request, const char *p, size_t n,
@@ -247,8 +55,8 @@ static int open_reader(struct reader *r, bool request, const char *p, size_t n,
     if (n < 2 || p[n - 2] != '\r' || p[n - 1] != '\n')
         return bad(r, R_BAD_LINE_ENDING, r->end);
     if (n > limits->header_bytes)
-        return fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, 0, no_field,
-                          limits->header_bytes, n);
+        return h1_fail_limit(fault, request, R_CLIENT_HEADERS_TOO_LARGE, 0, h1_no_field,
+                             limits->header_bytes, n);
     return 0;
 }
 
@@ -277,8 +85,8 @@ static int read_method(struct reader *r)
     text->n = (size_t)(r->p - text->p);
     if (*r->p == '\r' || text->n == 0)
         return bad(r, *r->p == '\r' || *r->p == ' ' ? R_BAD_REQUEST_LINE : R_BAD_METHOD, r->p);
-    if (*r->p != ' ' || text->n > METHOD_MAX)
-        return bad(r, R_BAD_METHOD, text->n > METHOD_MAX ? text->p + METHOD_MAX : r->p);
+    if (*r->p != ' ' || text->n > H1_METHOD_MAX)
+        return bad(r, R_BAD_METHOD, text->n > H1_METHOD_MAX ? text->p + H1_METHOD_MAX : r->p);
     r->p++;
     r->head->method = method_of(*text);
     if (r->head->method == M_CONNECT)
@@ -330,8 +138,9 @@ static int read_target(struct reader *r)
     if (rest.n == 0)
         return bad(r, R_BAD_REQUEST_LINE, r->p);
     if (rest.n > r->limits->target_bytes)
-        return fail_limit(r->fault, true, R_CLIENT_TARGET_TOO_LONG, (size_t)(rest.p - r->start),
-                          no_field, r->limits->target_bytes, rest.n);
+        return h1_fail_limit(r->fault, true, R_CLIENT_TARGET_TOO_LONG,
+                             (size_t)(rest.p - r->start), h1_no_field, r->limits->target_bytes,
+                             rest.n);
     r->p++;
     head->target = rest;
     if (rest.n == 1 && *rest.p == '*') {
@@ -421,7 +230,7 @@ static int read_field(struct reader *r, struct field *field)
     end = p = bytes_text_end_in(r->start, p, r->end);
     if (*p != '\r' || p[1] != '\n') {
         enum reason reason = *p == '\r' || *p == '\n' ? R_BAD_LINE_ENDING : R_BAD_FIELD_VALUE;
-        return fail(r->fault, r->request, reason, (size_t)(p - r->start), field->name);
+        return h1_fail(r->fault, r->request, reason, (size_t)(p - r->start), field->name);
     }
     while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
         end--;
@@ -526,9 +335,9 @@ static int note_field(struct reader *r, const struct field *field)
 
 static int fail_too_many(const struct reader *r, const struct field *field)
 {
-    return fail_limit(r->fault, r->request, R_CLIENT_HEADERS_TOO_LARGE,
-                      (size_t)(field->name.p - r->start), field->name, r->max,
-                      (uint64_t)r->max + 1);
+    return h1_fail_limit(r->fault, r->request, R_CLIENT_HEADERS_TOO_LARGE,
+                         (size_t)(field->name.p - r->start), field->name, r->max,
+                         (uint64_t)r->max + 1);
 }
 
 /* All field lines, each straight into its place, where not all stay. */
@@ -622,6 +431,17 @@ static enum framing framing_of(const struct reader *r, enum framing without)
     return r->head->has_length ? FRAMING_LENGTH : without;
 }
 
+/* The fault of a head is the first that its bytes have, in whatever pieces they came. Always
+ * -1. */
+static int blame_first(const struct reader *r)
+{
+    struct h1_fault first;
+
+    if (!h1_head_judge(r->request, r->start, (size_t)(r->end - r->start), r->limits, &first))
+        *r->fault = first;
+    return -1;
+}
+
 int h1_parse_request(const char *p, size_t n, const struct h1_limits *limits, struct head *head,
                      struct h1_fault *ret_fault)
 {
@@ -629,7 +449,7 @@ int h1_parse_request(const char *p, size_t n, const struct h1_limits *limits, st
 
     if (open_reader(&r, true, p, n, limits, head, ret_fault) < 0 || read_request_line(&r) < 0 ||
         read_fields(&r, NULL) < 0 || settle_host(&r) < 0 || settle_upgrade(&r) < 0)
-        return -1;
+        return blame_first(&r);
     head->framing = framing_of(&r, FRAMING_NONE);
     head->keep_alive = !r.close && (head->minor == 1 || r.persist);
     return 0;
@@ -642,7 +462,7 @@ int h1_parse_response(const char *p, size_t n, const struct h1_limits *limits,
 
     if (open_reader(&r, false, p, n, limits, head, ret_fault) < 0 || read_status_line(&r) < 0 ||
         read_fields(&r, NULL) < 0 || (head->status == 101 && settle_upgrade(&r) < 0))
-        return -1;
+        return blame_first(&r);
     head->framing = framing_of(&r, FRAMING_CLOSE);
     if (method == M_HEAD || head->status < 200 || head->status == 204 || head->status == 304)
         head->framing = FRAMING_NONE;

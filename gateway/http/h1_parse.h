@@ -40,7 +40,9 @@ struct h1_scan {
 /* `p`, `n`: all bytes of the message so far, from its first byte. Empty lines before a
  * request line (RFC 9112 2.2) are the caller's: skip them with h1_skip_empty first.
  * Returns the head's length including its empty line, 0 when more bytes are needed, or -1
- * with *ret_fault filled. `request`: false for a response head. */
+ * with *ret_fault filled. `request`: false for a response head.
+ * A head that is there whole at the first look is only found, not judged: h1_parse_* then tells
+ * the same fault that would have been told here. */
 long h1_head_end(struct h1_scan *scan, bool request, const char *p, size_t n,
                  const struct h1_limits *limits, struct h1_fault *ret_fault);
 

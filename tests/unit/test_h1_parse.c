@@ -406,159 +406,9 @@ static void points_at_the_field_at_fault(void **state)
     assert_int_equal(offset, BASE + 17);
 }
 
-/* Byte by byte; the verdict of the first call that has one. */
-static long end_by_bytes(struct str s, bool request, const struct h1_limits *lim)
-{
-    struct h1_scan scan = {0};
-    long end = 0;
-    for (size_t n = 0; n <= s.n && end == 0; n++) {
-        char *p = copy_of((struct str){s.p, n});
-        end = h1_head_end(&scan, request, p, n, lim, &fault);
-        free(p);
-    }
-    return end;
-}
-
-static void names_the_limit_that_was_met(void **state)
-{
-    static const struct h1_limits small = {
-        .header_bytes = 200, .headers = 2, .target_bytes = 10};
-    char text[400];
-    (void)state;
-
-    /* a target one byte too long, in a line short enough to be read whole */
-    assert_int_equal(parse(STR("GET /2345678901234567890123456789012345678901234567890123456789"
-                               "012345 HTTP/1.1\r\nHost: h\r\n\r\n"),
-                           true, M_GET),
-                     -1);
-    assert_int_equal(fault.reason, R_CLIENT_TARGET_TOO_LONG);
-    assert_int_equal(fault.limit, 64);
-    assert_int_equal(fault.actual, 65);
-    assert_int_equal(fault.offset, 4);
-
-    /* a line that will not end */
-    memset(text, 'a', sizeof(text));
-    memcpy(text, "GET /", 5);
-    assert_int_equal(end_by_bytes((struct str){text, 100}, true, &small), -1);
-    assert_int_equal(fault.reason, R_CLIENT_TARGET_TOO_LONG);
-    assert_int_equal(fault.limit, 10);
-    assert_true(fault.actual > 10);
-
-    /* nor does this, and it has no target yet */
-    assert_int_equal(end_by_bytes((struct str){text + 5, 100}, true, &small), -1);
-    assert_int_equal(fault.reason, R_BAD_METHOD);
-
-    /* one field too many: it is named */
-    assert_int_equal(
-        end_by_bytes(STR("GET / HTTP/1.1\r\nA: 1\r\nB: 2\r\nCc: 3\r\n\r\n"), true, &small), -1);
-    assert_int_equal(fault.reason, R_CLIENT_HEADERS_TOO_LARGE);
-    assert_int_equal(fault.limit, 2);
-    assert_int_equal(fault.actual, 3);
-    assert_int_equal(fault.field.n, 2);
-    assert_int_equal(fault.offset, 28);
-    assert_int_equal(end_by_bytes(STR("GET / HTTP/1.1\r\nA: 1\r\nB: 2\r\n\r\n"), true, &small),
-                     28 + 2);
-
-    /* too many bytes: the field under way is named */
-    memset(text, 'a', sizeof(text));
-    memcpy(text, "GET / HTTP/1.1\r\nLong: ", 22);
-    assert_int_equal(end_by_bytes((struct str){text, 300}, true, &small), -1);
-    assert_int_equal(fault.reason, R_CLIENT_HEADERS_TOO_LARGE);
-    assert_int_equal(fault.limit, 200);
-    assert_int_equal(fault.actual, 201);
-    assert_int_equal(fault.field.n, 4);
-
-    /* a head of exactly the limit is taken, one byte more is not */
-    memcpy(text + 196, "\r\n\r\n", 4);
-    assert_int_equal(end_by_bytes((struct str){text, 200}, true, &small), 200);
-    text[196] = 'a';
-    memcpy(text + 197, "\r\n\r\n", 4);
-    assert_int_equal(end_by_bytes((struct str){text, 201}, true, &small), -1);
-    assert_int_equal(fault.reason, R_CLIENT_HEADERS_TOO_LARGE);
-
-    /* of a backend's head it is a malformed answer, with the same numbers */
-    memcpy(text, "HTTP/1.1 200\r\nL: ", 17);
-    assert_int_equal(end_by_bytes((struct str){text, 300}, false, &small), -1);
-    assert_int_equal(fault.reason, R_UPSTREAM_PROTOCOL);
-    assert_int_equal(fault.limit, 200);
-}
-
-static void looks_at_each_byte_once_and_stops_at_the_end(void **state)
-{
-    struct h1_scan scan = {0};
-    struct str s = STR(OK "\r\nGET /next");
-    (void)state;
-    assert_int_equal(h1_head_end(&scan, true, s.p, 20, &limits, &fault), 0);
-    assert_int_equal(scan.pos, 20);
-    assert_int_equal(scan.line, 16);
-    assert_int_equal(scan.lines, 1);
-    assert_int_equal(h1_head_end(&scan, true, s.p, s.n, &limits, &fault), BASE + 2);
-    assert_int_equal(scan.lines, 2);
-}
-
-static void skips_whole_empty_lines_only(void **state)
-{
-    (void)state;
-    assert_int_equal(h1_skip_empty("", 0), 0);
-    assert_int_equal(h1_skip_empty("\r", 1), 0);
-    assert_int_equal(h1_skip_empty("\r\n", 2), 2);
-    assert_int_equal(h1_skip_empty("\r\n\r", 3), 2);
-    assert_int_equal(h1_skip_empty("\r\n\r\nG", 5), 4);
-    assert_int_equal(h1_skip_empty("\n\r\n", 3), 0);
-}
-
-static void glances_at_what_cannot_be_read(void **state)
-{
-    static const struct {
-        const char *bytes, *method, *target;
-    } cases[] = {
-        {"GET /a?b=1 HTTP/1.1\r\nX", "GET", "/a?b=1"},
-        {"PURGE /a", "PURGE", "/a"},
-        {"GET /a\rb HTTP", "GET", "/a"},
-        {"GET http://u:p@h/ HTTP/1.1", "GET", NULL},
-        {"GET ", "GET", NULL},
-        {"GET", NULL, NULL},
-        {"", NULL, NULL},
-        {"G(T /a HTTP/1.1", NULL, NULL},
-        {" /a HTTP/1.1", NULL, NULL},
-        {"\x16\x03\x01 /a", NULL, NULL},
-        {"A23456789012345678901234567890123 /a", NULL, NULL}, /* longer than any method */
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct str method = {NULL, 0}, target = {NULL, 0}, accept = {NULL, 0};
-        h1_glance(cases[i].bytes, strlen(cases[i].bytes), &method, &target, &accept);
-        assert_true(cases[i].method ? str_eq(method, str_of(cases[i].method)) : !method.p);
-        assert_true(cases[i].target ? str_eq(target, str_of(cases[i].target)) : !target.p);
-        assert_null(accept.p);
-    }
-}
-
-static void glances_at_what_the_client_likes_to_read(void **state)
-{
-    static const char *const cases[][2] = {
-        {"GET /a HTTP/9\r\naccept: text/html\r\n", " text/html"},
-        {"\x16\r\nX: y\r\nACCEPT:a\r\nAccept: b\r\n", "a"},
-        {"GET /a\r\nAccept-Encoding: a\r\nX-Accept: b\r\nAccept:\r\n", NULL},
-        {"GET /a\r\nAccept: text/ht", NULL},         /* not all of it is there */
-        {"GET /a\r\nX:\r\n\r\nAccept: c\r\n", NULL}, /* of a body */
-        {"Accept: text/html\r\n", NULL},             /* the first line is no field */
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct str method, target, accept = {NULL, 0};
-        h1_glance(cases[i][0], strlen(cases[i][0]), &method, &target, &accept);
-        assert_true(cases[i][1] ? str_eq(accept, str_of(cases[i][1])) : !accept.p);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(glances_at_what_cannot_be_read),
-        cmocka_unit_test(glances_at_what_the_client_likes_to_read),
         cmocka_unit_test(reads_all_parts_of_a_request),
         cmocka_unit_test(reads_every_form_of_target),
         cmocka_unit_test(takes_http_1_0_without_host),
@@ -572,9 +422,6 @@ int main(void)
         cmocka_unit_test(refuses_fields_that_frame_in_two_ways),
         cmocka_unit_test(refuses_expectations_and_upgrades_it_cannot_keep),
         cmocka_unit_test(points_at_the_field_at_fault),
-        cmocka_unit_test(names_the_limit_that_was_met),
-        cmocka_unit_test(looks_at_each_byte_once_and_stops_at_the_end),
-        cmocka_unit_test(skips_whole_empty_lines_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
