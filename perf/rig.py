@@ -99,9 +99,10 @@ class CpuMeter:
     def read(self):
         user, system = (b - a for a, b in zip(self.split, cpu_split(self.pids)))
         exact = cpu_exact(self.pids)
-        if self.exact and set(self.exact) <= set(exact) and user + system > 0:
+        if self.exact and set(self.exact) <= set(exact):
             total = sum(exact.values()) - sum(self.exact.values())
-            user, system = (total * part / (user + system) for part in (user, system))
+            share = user / (user + system) if user + system > 0 else 0 # less than a tick: most is the kernel's
+            user, system = total * share, total * (1 - share)
         return user, system
 
 

@@ -68,6 +68,12 @@ def test_ladder_climbs_two_steps(tmp_path):
         assert parsed["allocs"] > raw["allocs"] + 10, "nothing was parsed"
 
 
+def test_readme_shows_what_was_measured():
+    done = subprocess.run([sys.executable, "-B", os.path.join(PERF, "readme"), "--check"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_overload_syscalls_and_plots_say_how_they_are_used():
     for name in sorted(os.listdir(PERF)):
         path = os.path.join(PERF, name)
