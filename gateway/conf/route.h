@@ -23,10 +23,10 @@ void router_free(struct router *router);
 struct route_match {
     const struct conf_route *route;      /* NULL: none matches */
     size_t index;                        /* of the route in conf->routes */
-    struct str captures[ROUTE_CAPTURES]; /* spans of `path` */
     /* with route NULL: paths matched but not the method; which would, as an Allow value
      * (written into `allow`, bounded) */
     bool wrong_method;
+    struct str captures[ROUTE_CAPTURES]; /* spans of `path` */
     char allow[256];
 };
 

@@ -398,7 +398,7 @@ bool exchange_begin(struct context *cx, struct view *view, struct leg *leg,
     struct exchange *ex = slab_take(&cx->exchanges);
     if (!ex)
         return false;
-    memset(ex, 0, sizeof(*ex));
+    memset(ex, 0, offsetof(struct exchange, match.captures));
     ex->cx = cx;
     ex->view = view;
     view->exchanges++;

@@ -62,7 +62,6 @@ struct exchange {
     struct str time_left;           /* X-Request-Deadline-Ms as it goes out, when we say it */
     bool host_is_new, trace_is_new; /* written by us rather than passed on */
     bool trusted;                   /* the peer is a trusted proxy */
-    struct route_match match;
     struct postern_request *plugged; /* NULL: no plugin has to do with it */
 
     const struct conf_upstream *upstream; /* NULL: none chosen */
@@ -92,6 +91,7 @@ struct exchange {
     uint64_t waited; /* ns for a connection */
     uint64_t wait_from, sent_at, head_at, up_ended_at;
     struct grave grave;
+    struct route_match match; /* last: half of the whole, and begun without zeroing it all */
 };
 
 /* Begins an exchange on `leg` (sets its events, owner, arena) under `view`; `listener` is its
