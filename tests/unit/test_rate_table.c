@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,6 +53,31 @@ static void what_has_passed_makes_room(void **state)
             assert_true(take(table, &g, turn << 8 | key, turn * S, &result));
             assert_int_equal(result, SLOTS_MADE);
         }
+    slots_free(table);
+}
+
+/* Whoever sends a key of his own with each request fills the table, and no more than that. */
+static void a_million_keys_take_what_was_agreed(void **state)
+{
+    struct slots *table = slots_new(10000, 1);
+    struct gcra g = limit(1, 1);
+    enum slots_result result;
+    uint64_t key = 88172645463325252, made = 0, displaced = 0;
+    size_t bytes = slots_bytes(table), before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    (void)state;
+    assert_in_range(bytes, 10000 * 16, 4 << 20);
+    for (unsigned i = 0; i < 1000000; i++) {
+        key ^= key << 13;
+        key ^= key >> 7;
+        key ^= key << 17;
+        assert_true(take(table, &g, key, S, &result));
+        assert_false(take(table, &g, key, S, &result)); /* the one who has just come is known */
+        made += result == SLOTS_MADE;
+        displaced += result == SLOTS_DISPLACED;
+    }
+    assert_int_equal(made + displaced, 0);
+    assert_int_equal(slots_bytes(table), bytes);
+    assert_int_equal(mallinfo2().uordblks + mallinfo2().hblkhd, before);
     slots_free(table);
 }
 
@@ -187,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_has_its_own_limit),
         cmocka_unit_test(what_has_passed_makes_room),
+        cmocka_unit_test(a_million_keys_take_what_was_agreed),
         cmocka_unit_test(a_ninth_live_key_displaces_the_least),
         cmocka_unit_test(threads_never_let_one_more_through),
         cmocka_unit_test(nor_with_several_windows),
