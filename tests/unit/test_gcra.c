@@ -47,6 +47,23 @@ static void lets_a_burst_through_and_then_one_each_step(void **state)
     assert_int_equal(take_many(&g, &tat, now + 10 * S, 20), 5);
 }
 
+static void the_verdict_has_what_was_taken(void **state)
+{
+    struct gcra g = one(100, 1000, 5, 1);
+    _Atomic uint64_t tat = 0;
+    struct gcra_verdict v = {.wait = 7, .met = 7};
+    (void)state;
+    gcra_take(&g, &tat, S, &v);
+    assert_true(v.allowed && v.wait == 0 && v.met == 0);
+    assert_int_equal(v.ahead[0], 10 * MS);
+    take_many(&g, &tat, S, 4);
+    v.met = 7;
+    gcra_take(&g, &tat, S + MS, &v);
+    assert_true(!v.allowed && v.met == 0);
+    assert_int_equal(v.ahead[0], 49 * MS);
+    assert_int_equal(v.wait, 9 * MS);
+}
+
 static void a_burst_of_one_keeps_them_apart(void **state)
 {
     struct gcra g = one(10, 1000, 1, 1);
@@ -161,6 +178,8 @@ static void the_default_burst_is_ten_or_a_hundredth(void **state)
     assert_int_equal(gcra_burst(9), 9);
     assert_int_equal(gcra_burst(100), 10);
     assert_int_equal(gcra_burst(1000), 10);
+    assert_int_equal(gcra_burst(1099), 10);
+    assert_int_equal(gcra_burst(1100), 11);
     assert_int_equal(gcra_burst(5000), 50);
 }
 
@@ -278,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lets_a_burst_through_and_then_one_each_step),
+        cmocka_unit_test(the_verdict_has_what_was_taken),
         cmocka_unit_test(a_burst_of_one_keeps_them_apart),
         cmocka_unit_test(a_cost_takes_several),
         cmocka_unit_test(says_how_long_to_wait_to_the_unit),

@@ -169,17 +169,6 @@ static void takes_the_largest_size_there_is(void **state)
     assert_true(chunk.left == INT64_MAX - 2);
 }
 
-static void stays_bad(void **state)
-{
-    struct h1_chunk chunk;
-    struct str data;
-    size_t bad;
-    (void)state;
-    h1_chunk_init(&chunk);
-    assert_int_equal(h1_chunk_read(&chunk, "x", 1, &data, &bad), -1);
-    assert_int_equal(h1_chunk_read(&chunk, "0\r\n\r\n", 5, &data, &bad), -1);
-}
-
 /* `n` bytes of extension in one line. */
 static bool takes_extension(struct h1_chunk *chunk, size_t n)
 {
@@ -192,6 +181,58 @@ static bool takes_extension(struct h1_chunk *chunk, size_t n)
     memcpy(line + 1 + n, "\r\nx\r\n", 5);
     feed(chunk, line, 1 + n + 5, &result);
     return !result.is_bad;
+}
+
+static void reads_each_digit_for_what_it_is(void **state)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    struct h1_chunk chunk;
+    (void)state;
+    for (unsigned i = 0; i < 32; i++) {
+        char line[] = {'1', digits[i], '\r', '\n'};
+        read_all((struct str){line, 4}, &chunk);
+        assert_int_equal(chunk.state, CHUNK_DATA);
+        assert_int_equal(chunk.left, 16 + i % 16);
+    }
+}
+
+/* Each size has sixteen digits and so many bytes of extension for itself. */
+static void counts_anew_for_each_chunk(void **state)
+{
+    struct result result = {.n = 0};
+    struct h1_chunk chunk;
+    (void)state;
+    h1_chunk_init(&chunk);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(takes_extension(&chunk, H1_CHUNK_EXT_MAX));
+        feed(&chunk, "0000000000000001\r\nx\r\n", 21, &result);
+        assert_false(result.is_bad);
+        assert_int_equal(result.n, i + 1);
+    }
+    feed(&chunk, "00000000000000001", 17, &result);
+    assert_true(result.is_bad);
+}
+
+/* A ";" is one byte of them. */
+static void counts_extensions_to_the_byte(void **state)
+{
+    struct h1_chunk chunk;
+    (void)state;
+    h1_chunk_init(&chunk);
+    for (unsigned i = 0; i < H1_CHUNK_EXT_TOTAL; i++)
+        assert_true(takes_extension(&chunk, 1));
+    assert_false(takes_extension(&chunk, 1));
+}
+
+static void stays_bad(void **state)
+{
+    struct h1_chunk chunk;
+    struct str data;
+    size_t bad;
+    (void)state;
+    h1_chunk_init(&chunk);
+    assert_int_equal(h1_chunk_read(&chunk, "x", 1, &data, &bad), -1);
+    assert_int_equal(h1_chunk_read(&chunk, "0\r\n\r\n", 5, &data, &bad), -1);
 }
 
 static void bounds_extensions_in_a_line_and_in_a_message(void **state)
@@ -226,6 +267,9 @@ int main(void)
         cmocka_unit_test(gives_the_payload_and_stops_before_the_trailers),
         cmocka_unit_test(refuses_what_another_might_read_otherwise),
         cmocka_unit_test(takes_the_largest_size_there_is),
+        cmocka_unit_test(reads_each_digit_for_what_it_is),
+        cmocka_unit_test(counts_anew_for_each_chunk),
+        cmocka_unit_test(counts_extensions_to_the_byte),
         cmocka_unit_test(stays_bad),
         cmocka_unit_test(bounds_extensions_in_a_line_and_in_a_message),
         cmocka_unit_test(takes_nothing_from_nothing),

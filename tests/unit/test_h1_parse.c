@@ -63,6 +63,7 @@ static void reads_every_form_of_target(void **state)
         {"OPTIONS /* HTTP/1.1", "/*", NULL, "h"},
         {"GET http://h HTTP/1.1", "/", NULL, "h"},
         {"GET HTTPS://H/ HTTP/1.1", "/", NULL, "H"},
+        {"GET https://h HTTP/1.1", "/", NULL, "h"},
         {"GET http://h?q HTTP/1.1", "/", "q", "h"},
         {"GET http://h/p?q HTTP/1.1", "/p", "q", "h"},
         {"GET http://other:81/p HTTP/1.1", "/p", NULL, "other:81"}, /* RFC 9112 3.2.2 */
@@ -70,6 +71,7 @@ static void reads_every_form_of_target(void **state)
         {"OPTIONS http://h/ HTTP/1.1", "/", NULL, "h"},
         {"OPTIONS http://h? HTTP/1.1", "/", "", "h"},
         {"M-SEARCH / HTTP/1.1", "/", NULL, "h"},
+        {"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1", "/", NULL, "h"}, /* 32 */
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -391,6 +393,9 @@ static void refuses_expectations_and_upgrades_it_cannot_keep(void **state)
         {UP "Connection: upgrade\r\nUpgrade: x\r\nUpgrade: y\r\n\r\n", R_BAD_UPGRADE},
         {UP "Connection: upgrade\r\nUpgrade: a b\r\n\r\n", R_BAD_UPGRADE},
         {UP "Connection: upgrade\r\nUpgrade: /1\r\n\r\n", R_BAD_UPGRADE},
+        {UP "Connection: upgrade\r\nUpgrade: a/\r\n\r\n", R_BAD_UPGRADE},
+        {UP "Connection: upgrade\r\nUpgrade: a/1/2\r\n\r\n", R_BAD_UPGRADE},
+        {UP "Connection: upgrade\r\nUpgrade: b, a/(\r\n\r\n", R_BAD_UPGRADE},
         {UP "Connection: upgrade\r\nUpgrade:\r\n\r\n", R_BAD_UPGRADE},
     };
     (void)state;

@@ -29,6 +29,25 @@ static void names_the_limit_that_was_met(void **state)
     assert_int_equal(fault.actual, 65);
     assert_int_equal(fault.offset, 4);
 
+    /* and at the limit it is not */
+    assert_int_equal(parse(STR("GET /2345678901234567890123456789012345678901234567890123456789"
+                               "01234 HTTP/1.1\r\nHost: h\r\n\r\n"),
+                           true, M_GET),
+                     0);
+
+    /* a line too long for any target: by its target, or by what is behind one that is not */
+    static const char long_end[] =
+        " HTTP/1.1                                                  ";
+    for (size_t n = 10; n <= 11; n++) {
+        size_t length =
+            (size_t)snprintf(text, sizeof(text), "GET %.*s%s", (int)n, "/2345678901", long_end);
+        assert_int_equal(end_by_bytes((struct str){text, length}, true, &small), -1);
+        assert_int_equal(fault.reason, n == 10 ? R_BAD_REQUEST_LINE : R_CLIENT_TARGET_TOO_LONG);
+        assert_int_equal(fault.offset, n == 10 ? 14 : 4);
+        if (n == 11)
+            assert_int_equal(fault.actual, 11);
+    }
+
     /* a line that will not end */
     memset(text, 'a', sizeof(text));
     memcpy(text, "GET /", 5);

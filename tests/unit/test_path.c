@@ -226,6 +226,35 @@ static void keeps_the_escapes_of_a_class_that_is_allowed(void **state)
     assert_normal("/%80", PATH_BAD_UTF8, "/%80");
 }
 
+/* The first character that needs so many bytes is none in too many. */
+static void the_least_character_of_its_length_is_one(void **state)
+{
+    (void)state;
+    assert_normal("/%c2%80", 0, "/%C2%80");
+    assert_normal("/%e0%a0%80", 0, "/%E0%A0%80");
+    assert_normal("/%f0%90%80%80", 0, "/%F0%90%80%80");
+    assert_normal("/%f4%8f%bf%bf", 0, "/%F4%8F%BF%BF");
+    assert_refused("/%e0%9f%bf", 0, PATH_OVERLONG, 1);
+    assert_refused("/%f0%8f%bf%bf", 0, PATH_OVERLONG, 1);
+    assert_refused("/%f8%87%bf%bf%bf", 0, PATH_OVERLONG, 1);
+    assert_refused("/%f8%88%80%80%80", 0, PATH_BAD_UTF8, 1); /* no character has five */
+    assert_refused("/%fc%83%bf%bf%bf%bf", 0, PATH_OVERLONG, 1);
+    assert_refused("/%fc%84%80%80%80%80", 0, PATH_BAD_UTF8, 1);
+}
+
+/* What becomes an escape when decoded once stands in one segment, and in one piece. */
+static void an_escaped_percent_ends_with_what_is_no_digit(void **state)
+{
+    (void)state;
+    assert_normal("/%25/2f", 0, "/%25/2f");
+    assert_normal("/%252/f", 0, "/%252/f");
+    assert_normal("/%25g2f", 0, "/%25g2f");
+    assert_normal("/%252g2f", 0, "/%252g2f");
+    assert_normal("/%25", 0, "/%25");
+    assert_normal("/%252", 0, "/%252");
+    assert_refused("/%25g%252f", 0, PATH_ENCODED_DELIMITER, 5);
+}
+
 static void refuses_broken_escapes_and_foreign_bytes_always(void **state)
 {
     static const struct {
@@ -297,6 +326,8 @@ int main(void)
         WITH_ARENA(never_climbs_above_the_root),
         WITH_ARENA(refuses_each_class_by_name_and_place),
         WITH_ARENA(keeps_the_escapes_of_a_class_that_is_allowed),
+        WITH_ARENA(the_least_character_of_its_length_is_one),
+        WITH_ARENA(an_escaped_percent_ends_with_what_is_no_digit),
         WITH_ARENA(refuses_broken_escapes_and_foreign_bytes_always),
         WITH_ARENA(what_is_plain_at_a_glance_is_plain),
         WITH_ARENA(says_when_memory_is_out),
