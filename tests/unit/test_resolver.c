@@ -57,6 +57,7 @@ static int set_up(void **state)
 {
     (void)state;
     changes = failures = founds = 0;
+    ns.ttl = 1;
     resolver = resolver_new(&ns.addr, 1);
     return loop_init(&loop);
 }
@@ -363,6 +364,42 @@ static void a_change_is_told_and_another_order_is_none(void **state)
     expect("a.test.:80", "10.0.0.3:80");
 }
 
+/* The time until the only deadline there is, s. */
+static double next_look(void)
+{
+    uint64_t at = 0;
+    unsigned count = 0;
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++)
+        for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++)
+            for (struct deadline *d = loop.wheel.slots[level][slot]; d; d = d->next)
+                if (deadline_is_on(d))
+                    at = d->at, count++;
+    assert_int_equal(count, 1);
+    return (double)(int64_t)(at - clock_ns()) / 1e9;
+}
+
+/* Between a second and an hour, whatever the record says. */
+static void no_record_is_believed_for_ever_nor_asked_for_all_the_time(void **state)
+{
+    static const struct {
+        uint32_t ttl, seconds;
+    } cases[] = {{0, 1},       {60, 60},     {3599, 3599},
+                 {3600, 3600}, {3700, 3600}, {0x7fffffff, 3600}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        if (i) {
+            tear_down(NULL);
+            set_up(NULL);
+        }
+        ns.ttl = cases[i].ttl;
+        look_up("10.0.0.1", SAYS_ADDRS, SAYS_ADDRS);
+        resolver_watch(resolver, &loop, &ops, &loop);
+        double seconds = next_look();
+        if (seconds > cases[i].seconds + 0.1 || seconds < cases[i].seconds - 30.0)
+            fail_msg("a record for %u s is looked up again in %f s", cases[i].ttl, seconds);
+    }
+}
+
 static void a_failure_is_told_once_and_so_is_its_end(void **state)
 {
     (void)state;
@@ -432,6 +469,7 @@ int main(void)
         T(on_the_loop_a_silent_server_is_not_waited_for),
         T(on_the_loop_without_names_it_is_told_too),
         T(a_change_is_told_and_another_order_is_none),
+        T(no_record_is_believed_for_ever_nor_asked_for_all_the_time),
         T(a_failure_is_told_once_and_so_is_its_end),
         T(every_allocation_may_fail),
     };
