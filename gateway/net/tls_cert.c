@@ -131,8 +131,35 @@ const char *tls_cert_key(struct tls_cert *cert, struct str pem)
     return fits ? NULL : "does not fit the certificate: it belongs to another one";
 }
 
-/* Whether the response speaks of this certificate, as far as its issuer is known; and until
- * when. */
+/* Whether that is what a response calls a certificate of its serial number and its issuer's
+ * name; the issuer's key is not known. */
+static bool names(const X509 *leaf, const OCSP_CERTID *id)
+{
+    ASN1_OBJECT *algorithm;
+    ASN1_OCTET_STRING *name;
+    ASN1_INTEGER *serial;
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    if (OCSP_id_get0_info(&name, &algorithm, NULL, &serial, (OCSP_CERTID *)id) != 1 ||
+        ASN1_INTEGER_cmp(serial, X509_get0_serialNumber(leaf)) != 0)
+        return false;
+    const EVP_MD *digest = EVP_get_digestbyobj(algorithm);
+    return digest && X509_NAME_digest(X509_get_issuer_name(leaf), digest, hash, &n) == 1 &&
+           (int)n == ASN1_STRING_length(name) &&
+           memcmp(hash, ASN1_STRING_get0_data(name), n) == 0;
+}
+
+static OCSP_SINGLERESP *find_status(const X509 *leaf, OCSP_BASICRESP *basic)
+{
+    for (int i = 0; i < OCSP_resp_count(basic); i++) {
+        OCSP_SINGLERESP *single = OCSP_resp_get0(basic, i);
+        if (names(leaf, OCSP_SINGLERESP_get0_id(single)))
+            return single;
+    }
+    return NULL;
+}
+
+/* Whether the response speaks of this certificate, and until when. */
 static const char *read_status(struct tls_cert *cert, OCSP_BASICRESP *basic)
 {
     X509 *issuer = sk_X509_value(cert->chain, 0);
@@ -143,7 +170,7 @@ static const char *read_status(struct tls_cert *cert, OCSP_BASICRESP *basic)
     if (id) {
         found = OCSP_resp_find_status(basic, id, &status, NULL, NULL, NULL, &until) == 1;
     } else {
-        OCSP_SINGLERESP *single = OCSP_resp_get0(basic, 0);
+        OCSP_SINGLERESP *single = find_status(cert->leaf, basic);
         found = single != NULL;
         if (single)
             status = OCSP_single_get0_status(single, NULL, NULL, NULL, &until);
