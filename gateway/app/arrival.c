@@ -48,6 +48,8 @@ static void end(struct arrival *arrival)
 static void drop(struct arrival *arrival)
 {
     struct acceptor *acceptor = arrival->acceptor;
+    if (arrival->shaking)
+        shake_leave(&arrival->shake);
     slab_give(&arrival->worker->destinations, arrival->destination);
     close(arrival->fd);
     end(arrival);
@@ -58,6 +60,8 @@ static void serve(struct arrival *arrival, struct tls *tls)
 {
     end(arrival);
     worker_serve(arrival->acceptor, arrival->fd, tls, &arrival->addr, arrival->destination);
+    if (arrival->shaking)
+        shake_leave(&arrival->shake);
 }
 
 /* ---- TLS ---- */
@@ -118,10 +122,11 @@ static void go_on(struct arrival *arrival)
         return;
     }
     struct tls *tls = tls_accept(acceptor->front, &worker->loop, arrival->fd);
-    arrival->shaking = true;
     if (!tls || shake_open(&arrival->shake, &worker->shakes, tls, arrival->fd,
                            acceptor->config.timeouts.header, on_shaken) < 0)
         drop(arrival);
+    else
+        arrival->shaking = true;
 }
 
 /* ---- PROXY headers ---- */

@@ -28,15 +28,15 @@ static void watch(struct event *event, bool wanted, bool *armed)
 
 static void unwatch(struct shake *shake)
 {
-    dequeue(shake);
     watch(&shake->ev_read, false, &shake->read_armed);
     watch(&shake->ev_write, false, &shake->write_armed);
-    deadline_end(&shake->shakes->loop->wheel, &shake->due);
 }
 
+/* The socket is still watched: whoever watches it now costs no call of the kernel's. */
 static void done(struct shake *shake, int err)
 {
-    unwatch(shake);
+    dequeue(shake);
+    deadline_end(&shake->shakes->loop->wheel, &shake->due);
     shake->on_done(shake, err);
 }
 
@@ -100,22 +100,49 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
     loop_leave(loop);
 }
 
-static void on_ready(evutil_socket_t fd, short what, void *arg)
+/* A turn of the loop ends: what it may spend on those that come to it is for the next one. */
+static void on_over(struct task *task)
 {
-    (void)fd, (void)what;
-    struct shake *shake = arg;
+    ((struct shakes *)((char *)task - offsetof(struct shakes, over)))->turn_end = 0;
+}
+
+/* Whether nobody waits, and this turn has time left. */
+static bool is_free(struct shakes *shakes)
+{
+    if (shakes->first)
+        return false;
+    if (!shakes->turn_end) {
+        shakes->turn_end = shakes->loop->now + TURN_NS;
+        loop_late(shakes->loop, &shakes->over);
+    }
+    return shakes->loop->now < shakes->turn_end;
+}
+
+static void enqueue(struct shake *shake)
+{
     struct shakes *shakes = shake->shakes;
-    loop_enter(shakes->loop);
-    /* It stays ready: it is not to be told again before its turn. */
-    watch(&shake->ev_read, false, &shake->read_armed);
-    watch(&shake->ev_write, false, &shake->write_armed);
+    if (shake->queued)
+        return;
+    unwatch(shake); /* it stays ready, and is not to be told again before its turn */
     shake->queued = true;
     shake->next = NULL;
     shake->prev = shakes->last;
     *shakes->last = shake;
     shakes->last = &shake->next;
     set_turn(shakes);
-    loop_leave(shakes->loop);
+}
+
+static void on_ready(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct shake *shake = arg;
+    struct loop *loop = shake->shakes->loop;
+    loop_enter(loop);
+    if (is_free(shake->shakes))
+        step(shake);
+    else
+        enqueue(shake);
+    loop_leave(loop);
 }
 
 static void on_due(struct deadline *deadline)
@@ -125,7 +152,7 @@ static void on_due(struct deadline *deadline)
 
 void shakes_init(struct shakes *shakes, struct loop *loop)
 {
-    *shakes = (struct shakes){.loop = loop, .last = &shakes->first};
+    *shakes = (struct shakes){.loop = loop, .last = &shakes->first, .over.run = on_over};
     event_assign(&shakes->turn, loop->base, -1, 0, on_turn, shakes);
 }
 
@@ -134,6 +161,7 @@ void shakes_done(struct shakes *shakes)
     if (shakes->turn_set)
         event_del(&shakes->turn);
     shakes->turn_set = false;
+    loop_cancel(shakes->loop, &shakes->over);
 }
 
 int shake_open(struct shake *shake, struct shakes *shakes, struct tls *tls, int fd, uint64_t ms,
@@ -142,8 +170,8 @@ int shake_open(struct shake *shake, struct shakes *shakes, struct tls *tls, int 
     struct loop *loop = shakes->loop;
     *shake = (struct shake){.shakes = shakes, .tls = tls, .fd = fd, .on_done = on_done};
     deadline_init(&shake->due, on_due);
-    event_assign(&shake->ev_read, loop->base, fd, EV_READ, on_ready, shake);
-    event_assign(&shake->ev_write, loop->base, fd, EV_WRITE, on_ready, shake);
+    event_assign(&shake->ev_read, loop->base, fd, EV_READ | EV_PERSIST, on_ready, shake);
+    event_assign(&shake->ev_write, loop->base, fd, EV_WRITE | EV_PERSIST, on_ready, shake);
     watch(&shake->ev_read, true, &shake->read_armed);
     if (!shake->read_armed) {
         tls_free(tls);
@@ -153,9 +181,16 @@ int shake_open(struct shake *shake, struct shakes *shakes, struct tls *tls, int 
     return 0;
 }
 
-void shake_stop(struct shake *shake)
+void shake_leave(struct shake *shake)
 {
     unwatch(shake);
+}
+
+void shake_stop(struct shake *shake)
+{
+    dequeue(shake);
+    unwatch(shake);
+    deadline_end(&shake->shakes->loop->wheel, &shake->due);
     tls_free(shake->tls);
     shake->tls = NULL;
 }

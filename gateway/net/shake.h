@@ -17,6 +17,9 @@ struct shakes {
     struct shake *first, **last;
     struct event turn;
     bool turn_set;
+    uint64_t
+        turn_end; /* ns; this turn of the loop steps those that come until then; 0: none did */
+    struct task over;
 };
 void shakes_init(struct shakes *shakes, struct loop *loop);
 void shakes_done(struct shakes *shakes);
@@ -30,7 +33,8 @@ struct shake {
     struct shake *next, **prev; /* in the queue */
     /* 0: done, `tls` can be read and written; -ENOMSG: the first byte is none of TLS, and was
      * not taken off the socket; -ETIMEDOUT, -ECONNRESET, -EPROTO (tls_why says why) or another
-     * -errno. Told once; watching has ended. */
+     * -errno. Told once. The socket is watched until shake_leave, which
+     * comes behind whatever watches it next and before it is closed. */
     void (*on_done)(struct shake *shake, int err);
     struct deadline due;
     struct event ev_read, ev_write;
@@ -40,6 +44,7 @@ struct shake {
  * must be done; 0: no limit. */
 int shake_open(struct shake *shake, struct shakes *shakes, struct tls *tls, int fd, uint64_t ms,
                void (*on_done)(struct shake *shake, int err));
+void shake_leave(struct shake *shake); /* behind on_done */
 /* Ends watching and frees `tls`; on_done is not called. The descriptor stays open. */
 void shake_stop(struct shake *shake);
 

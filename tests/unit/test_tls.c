@@ -65,6 +65,7 @@ static void on_one_of_many(struct shake *done, int err)
 {
     many_ends[done - many] = err;
     tls_free(done->tls);
+    shake_leave(done);
     close(done->fd);
 }
 
@@ -120,6 +121,7 @@ static void on_plain(struct shake *done, int err)
 {
     shaken = err;
     tls_free(done->tls);
+    shake_leave(done);
 }
 
 static void tells_what_is_not_tls(void **state)

@@ -265,10 +265,12 @@ static inline void on_shaken(struct shake *done, int err)
         assert_int_equal(stream_open(&server.stream, &loop, done->fd, false, done->tls, &ops),
                          0);
         server.open = true;
+        shake_leave(done);
         return;
     }
     server.why = tls_why(done->tls);
     tls_free(done->tls);
+    shake_leave(done);
     close(done->fd);
 }
 
