@@ -53,13 +53,13 @@ static void drop(struct arrival *arrival)
     slab_give(&arrival->worker->destinations, arrival->destination);
     close(arrival->fd);
     end(arrival);
-    worker_uncount_connection(acceptor);
+    downstream_uncount(acceptor);
 }
 
 static void serve(struct arrival *arrival, struct tls *tls)
 {
     end(arrival);
-    worker_serve(arrival->acceptor, arrival->fd, tls, &arrival->addr, arrival->destination);
+    downstream_serve(arrival->acceptor, arrival->fd, tls, &arrival->addr, arrival->destination);
     if (arrival->shaking)
         shake_leave(&arrival->shake);
 }
@@ -83,7 +83,7 @@ static void refuse_shake(struct arrival *arrival, int err)
     if (err != -ECONNRESET || arrival->shake.begun) {
         addr_put(from, &arrival->addr);
         log_info("closed a connection from %s to listener \"%s\": its TLS handshake %s%s", from,
-                 worker_listener_name(arrival->acceptor),
+                 acceptor_listener_name(arrival->acceptor),
                  err == -ETIMEDOUT    ? "was not done in time"
                  : err == -ECONNRESET ? "was broken off"
                                       : "failed: ",
@@ -143,7 +143,7 @@ static void refuse_preface(struct arrival *arrival, int err)
                  : err == -ECONNRESET ? "missing, it was closed before"
                                       : strerror(-err));
     log_info("closed a connection from %s to listener \"%s\": its PROXY header is %s", from,
-             worker_listener_name(arrival->acceptor), why);
+             acceptor_listener_name(arrival->acceptor), why);
     drop(arrival);
 }
 
@@ -187,7 +187,7 @@ void arrival_begin(struct acceptor *acceptor, int fd, const struct addr *addr)
         arrival->next->prev = &arrival->next;
     arrival->prev = &worker->arriving;
     worker->arriving = arrival;
-    worker_count_connection(acceptor);
+    downstream_count(acceptor);
     if (!acceptor->proxy_protocol)
         go_on(arrival);
     else if (preface_open(&arrival->preface, &worker->loop, fd,

@@ -1,424 +1,17 @@
 #include "app/worker.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <unistd.h>
 
 #include "app/worker_parts.h"
 
-#define ACCEPTS_MAX     64 /* in one wake-up */
-#define ACCEPT_RETRY_MS 100
-#define CUT_MS          500 /* for the last answers to arrive, when time is up */
-#define LOG_RING        (1u << 20)
+#define CUT_MS   500 /* for the last answers to arrive, when time is up */
+#define LOG_RING (1u << 20)
 
-/* One client's connection. It begins as HTTP/1; what its first bytes say may make it HTTP/2. */
-struct downstream {
-    union {
-        struct stream stream;
-        struct h1_server h1;
-        struct h2_server h2;
-    };
-    bool is_h2;
-    struct downstream *next, **prev;
-    struct acceptor *acceptor;
-    struct peer peer; /* with what it points to */
-};
-
-_Static_assert(offsetof(struct h1_server, stream) == 0, "see on_http2");
-_Static_assert(offsetof(struct h2_server, stream) == 0, "see on_http2");
-
-/* `server`: the HTTP/1 or the HTTP/2 one. */
-static struct downstream *downstream_of(void *server)
-{
-    return server; /* it is the first member */
-}
-
-static void downstream_drain(struct downstream *down)
-{
-    if (down->is_h2)
-        h2_server_drain(&down->h2);
-    else
-        h1_server_drain(&down->h1);
-}
-
-static void downstream_close(struct downstream *down)
-{
-    if (down->is_h2)
-        h2_server_close(&down->h2);
-    else
-        h1_server_close(&down->h1);
-}
-
-/* ---- acceptors ---- */
-
-static void acceptor_arm(struct acceptor *acceptor)
-{
-    bool full = acceptor->max_connections && acceptor->connections >= acceptor->max_connections;
-    if (acceptor->fd >= 0 && !acceptor->armed && !full)
-        acceptor->armed = event_add(&acceptor->event, NULL) == 0;
-}
-
-static void acceptor_disarm(struct acceptor *acceptor)
-{
-    if (acceptor->armed)
-        event_del(&acceptor->event);
-    acceptor->armed = false;
-}
-
-static void acceptor_free_if_done(struct acceptor *acceptor)
-{
-    if (acceptor->fd >= 0 || acceptor->connections)
-        return;
-    struct acceptor **at = &acceptor->worker->acceptors;
-    while (*at != acceptor)
-        at = &(*at)->next;
-    *at = acceptor->next;
-    deadline_end(&acceptor->worker->loop.wheel, &acceptor->retry_due);
-    if (acceptor->view)
-        context_exchange_ended(&acceptor->worker->cx, acceptor->view);
-    mem_free(acceptor);
-}
-
-/* ---- connections ---- */
-
-static void end_if_drained(struct worker *worker)
+void worker_end_if_drained(struct worker *worker)
 {
     if (worker->draining && !worker->connection_count)
         loop_stop(&worker->loop);
-}
-
-static bool begin(struct downstream *down, struct leg *leg)
-{
-    struct acceptor *acceptor = down->acceptor;
-    struct context *cx = &acceptor->worker->cx;
-    return exchange_begin(cx, acceptor->view ? acceptor->view : cx->view, leg, &down->peer,
-                          acceptor->listener);
-}
-
-static void closed(struct downstream *down)
-{
-    struct acceptor *acceptor = down->acceptor;
-    *down->prev = down->next;
-    if (down->next)
-        down->next->prev = down->prev;
-    acceptor->worker->connection_count--;
-    series_add(acceptor->gauge, (uint64_t)-1);
-}
-
-/* Behind `closed`, at the end of the turn: nothing looks at the connection any more. */
-static void bury(struct downstream *down)
-{
-    struct acceptor *acceptor = down->acceptor;
-    struct worker *worker = acceptor->worker;
-    slab_give(&worker->destinations, down->peer.destination);
-    tls_facts_free(down->peer.tls);
-    slab_give(&worker->downstreams, down);
-    acceptor->connections--;
-    acceptor_arm(acceptor);
-    acceptor_free_if_done(acceptor);
-    end_if_drained(worker);
-}
-
-static const struct h1_server_config *on_h2_config(struct h2_server *server)
-{
-    return &downstream_of(server)->acceptor->config;
-}
-
-static bool on_h2_begin(struct h2_server *server, struct leg *leg)
-{
-    return begin(downstream_of(server), leg);
-}
-
-static void on_h2_flood(struct h2_server *server, enum h2_flood kind)
-{
-    struct acceptor *acceptor = downstream_of(server)->acceptor;
-    struct context *cx = &acceptor->worker->cx;
-    const struct view *view = acceptor->view ? acceptor->view : cx->view;
-    unsigned labels[4] = {view->snapshot->listener_names[acceptor->listener], kind};
-    series_add(metrics_series(cx->metrics, METRIC_HTTP2_FLOODS, labels), 1);
-}
-
-static void on_h2_closed(struct h2_server *server)
-{
-    closed(downstream_of(server));
-}
-
-static void on_h2_bury(struct h2_server *server)
-{
-    bury(downstream_of(server));
-}
-
-static const struct h2_server_ops h2_ops = {
-    .config = on_h2_config,
-    .on_begin = on_h2_begin,
-    .on_flood = on_h2_flood,
-    .on_closed = on_h2_closed,
-    .bury = on_h2_bury,
-};
-
-static const struct h1_server_config *on_config(struct h1_server *server)
-{
-    return &downstream_of(server)->acceptor->config;
-}
-
-static bool on_begin(struct h1_server *server, struct leg *leg)
-{
-    return begin(downstream_of(server), leg);
-}
-
-static void on_closed(struct h1_server *server)
-{
-    closed(downstream_of(server));
-}
-
-static void on_bury(struct h1_server *server)
-{
-    bury(downstream_of(server));
-}
-
-static void on_http2(struct h1_server *server)
-{
-    struct downstream *down = downstream_of(server);
-    struct worker *worker = down->acceptor->worker;
-    bool closing = server->closing;
-    down->is_h2 = true;
-    h2_server_open(&down->h2, &worker->h2, &h2_ops, worker);
-    if (closing)
-        h2_server_drain(&down->h2);
-}
-
-static const struct h1_server_ops server_ops = {
-    .config = on_config,
-    .on_begin = on_begin,
-    .on_closed = on_closed,
-    .bury = on_bury,
-    .on_http2 = on_http2,
-};
-
-void worker_count_connection(struct acceptor *acceptor)
-{
-    acceptor->worker->connection_count++;
-    acceptor->connections++;
-    series_add(acceptor->gauge, 1);
-}
-
-void worker_uncount_connection(struct acceptor *acceptor)
-{
-    struct worker *worker = acceptor->worker;
-    worker->connection_count--;
-    acceptor->connections--;
-    series_add(acceptor->gauge, (uint64_t)-1);
-    acceptor_arm(acceptor);
-    acceptor_free_if_done(acceptor);
-    end_if_drained(worker);
-}
-
-static void set_peer(struct downstream *down, const struct addr *addr)
-{
-    char text[ADDR_TEXT];
-    size_t n = addr_put_host(text, addr);
-    down->peer.addr = *addr;
-    down->peer.ip_len = (uint8_t)(n < sizeof(down->peer.ip) ? n : sizeof(down->peer.ip));
-    memcpy(down->peer.ip, text, down->peer.ip_len);
-}
-
-/* A connection that HTTP is spoken on from here. Takes over the descriptor and its TLS. NULL:
- * no memory, it is closed. */
-static struct downstream *open_connection(struct acceptor *acceptor, int fd, struct tls *tls,
-                                          const struct addr *addr)
-{
-    struct worker *worker = acceptor->worker;
-    struct downstream *down = slab_take(&worker->downstreams);
-    if (!down) {
-        tls_free(tls);
-        close(fd);
-        return NULL;
-    }
-    down->acceptor = acceptor;
-    down->peer.destination = NULL;
-    down->peer.stream = &down->stream;
-    down->is_h2 = false;
-    set_peer(down, addr);
-    down->peer.tls = tls ? tls_facts_new(tls) : NULL;
-    if (tls && !down->peer.tls) {
-        tls_free(tls);
-        close(fd);
-        slab_give(&worker->downstreams, down);
-        return NULL;
-    }
-    if (h1_server_open(&down->h1, &worker->loop, fd, tls, &server_ops, worker) < 0) {
-        tls_facts_free(down->peer.tls);
-        slab_give(&worker->downstreams, down);
-        return NULL;
-    }
-    down->next = worker->connections;
-    if (down->next)
-        down->next->prev = &down->next;
-    down->prev = &worker->connections;
-    worker->connections = down;
-    return down;
-}
-
-void worker_serve(struct acceptor *acceptor, int fd, struct tls *tls, const struct addr *addr,
-                  struct addr *destination)
-{
-    struct downstream *down = open_connection(acceptor, fd, tls, addr);
-    if (!down) {
-        slab_give(&acceptor->worker->destinations, destination);
-        worker_uncount_connection(acceptor);
-        return;
-    }
-    down->peer.destination = destination;
-    /* Its listener has gone meanwhile; or it will only hear that this is no place for it. */
-    if (acceptor->fd < 0 || (acceptor->front && !tls))
-        downstream_drain(down);
-}
-
-const char *worker_listener_name(const struct acceptor *acceptor)
-{
-    const struct view *view = acceptor->view ? acceptor->view : acceptor->worker->cx.view;
-    return view->snapshot->conf->listeners[acceptor->listener].name;
-}
-
-static void add_connection(struct acceptor *acceptor, int fd, const struct addr *addr)
-{
-    if (addr->sa.sa_family != AF_UNIX)
-        sock_no_delay(fd);
-    if (acceptor->proxy_protocol || acceptor->front)
-        arrival_begin(acceptor, fd, addr);
-    else if (open_connection(acceptor, fd, NULL, addr))
-        worker_count_connection(acceptor);
-}
-
-/* True: there may be more. */
-static bool accept_one(struct acceptor *acceptor)
-{
-    struct addr addr;
-    int fd;
-    int rc =
-        acceptor->scarce && sock_is_scarce() ? -EMFILE : sock_accept(acceptor->fd, &fd, &addr);
-    bool known = acceptor->scarce;
-    if (rc == 0) {
-        acceptor->scarce = sock_is_last(fd);
-        add_connection(acceptor, fd, &addr);
-        if (!acceptor->scarce)
-            return true;
-        rc = -EMFILE;
-    }
-    if (rc == -ECONNABORTED || rc == -EINTR)
-        return true;
-    if (rc == -EAGAIN)
-        return false;
-    /* Out of descriptors or memory: clients wait in the kernel's queue for a while. */
-    if (!known)
-        log_warn(
-            "cannot accept connections for a while: %s (%u open in this worker); raise the "
-            "limit of open files or lower limits.connections",
-            strerror(-rc), acceptor->worker->connection_count);
-    acceptor_disarm(acceptor);
-    loop_deadline(&acceptor->worker->loop, &acceptor->retry_due, ACCEPT_RETRY_MS);
-    return false;
-}
-
-static void on_acceptable(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct acceptor *acceptor = arg;
-    loop_enter(&acceptor->worker->loop);
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
-        if (acceptor->max_connections && acceptor->connections >= acceptor->max_connections) {
-            acceptor_disarm(acceptor);
-            break;
-        }
-        if (!accept_one(acceptor))
-            break;
-    }
-    loop_leave(&acceptor->worker->loop);
-}
-
-static void on_retry_due(struct deadline *deadline)
-{
-    acceptor_arm((struct acceptor *)((char *)deadline - offsetof(struct acceptor, retry_due)));
-}
-
-static struct acceptor *find_acceptor(struct worker *worker, const struct addr *addr)
-{
-    for (struct acceptor *a = worker->acceptors; a; a = a->next)
-        if (a->fd >= 0 && addr_eq(&a->addr, addr))
-            return a;
-    return NULL;
-}
-
-static struct acceptor *add_acceptor(struct worker *worker, const struct worker_port *port)
-{
-    struct acceptor *acceptor = mem_zalloc(sizeof(*acceptor));
-    if (!acceptor) {
-        log_error("out of memory: worker %u does not listen on \"%s\"", worker->index,
-                  port->listener);
-        close(port->fd);
-        return NULL;
-    }
-    acceptor->worker = worker;
-    acceptor->addr = port->addr;
-    acceptor->fd = port->fd;
-    deadline_init(&acceptor->retry_due, on_retry_due);
-    event_assign(&acceptor->event, worker->loop.base, port->fd, EV_READ | EV_PERSIST,
-                 on_acceptable, acceptor);
-    acceptor->next = worker->acceptors;
-    worker->acceptors = acceptor;
-    return acceptor;
-}
-
-static void configure_acceptor(struct acceptor *acceptor, const char *name)
-{
-    struct worker *worker = acceptor->worker;
-    const struct snapshot *snapshot = worker->cx.view->snapshot;
-    int index = snapshot_listener(snapshot, name);
-    assert(index >= 0);
-    const struct conf_listener *conf = &snapshot->conf->listeners[index];
-    struct series *gauge = metrics_series(worker->cx.metrics, METRIC_DOWNSTREAM_CONNECTIONS,
-                                          (unsigned[4]){snapshot->listener_names[index]});
-    if (acceptor->gauge && acceptor->gauge != gauge) {
-        series_add(acceptor->gauge, (uint64_t) - (int64_t)acceptor->connections);
-        series_add(gauge, acceptor->connections);
-    }
-    acceptor->gauge = gauge;
-    acceptor->listener = index;
-    unsigned of = worker->cx.count, share = worker->index;
-    uint32_t limit = conf->limits.connections;
-    acceptor->max_connections = limit ? limit / of + (share < limit % of) : 0;
-    if (limit && !acceptor->max_connections)
-        acceptor->max_connections = 1;
-    acceptor->proxy_protocol = conf->proxy_protocol;
-    acceptor->front = snapshot->fronts[index];
-    acceptor->config = (struct h1_server_config){
-        .limits = {conf->limits.header_bytes, conf->limits.headers, conf->limits.target_bytes},
-        .requests = conf->limits.requests_per_connection,
-        .http2 = conf->http2,
-        .streams = conf->limits.streams,
-        .timeouts = {conf->timeouts.header, conf->timeouts.body, conf->timeouts.idle,
-                     conf->timeouts.write, conf->timeouts.rate, conf->timeouts.rate_window},
-    };
-    acceptor_arm(acceptor);
-}
-
-/* Closing a listening socket resets who waits in its queue: those are served first. */
-static void close_acceptor(struct acceptor *acceptor)
-{
-    acceptor_disarm(acceptor);
-    deadline_off(&acceptor->retry_due);
-    while (accept_one(acceptor))
-        ;
-    deadline_off(&acceptor->retry_due);
-    close(acceptor->fd);
-    acceptor->fd = -1;
-    struct downstream *next;
-    for (struct downstream *down = acceptor->worker->connections; down; down = next) {
-        next = down->next;
-        if (down->acceptor == acceptor)
-            downstream_drain(down);
-    }
-    acceptor_free_if_done(acceptor);
 }
 
 /* ---- letters ---- */
@@ -470,16 +63,16 @@ static void do_switch(struct worker *worker, struct worker_port *ports, size_t c
     }
     context_switch(cx);
     for (size_t i = 0; i < count; i++) {
-        struct acceptor *acceptor = ports[i].fd < 0 ? find_acceptor(worker, &ports[i].addr)
-                                                    : add_acceptor(worker, &ports[i]);
+        struct acceptor *acceptor = ports[i].fd < 0 ? acceptor_find(worker, &ports[i].addr)
+                                                    : acceptor_add(worker, &ports[i]);
         if (acceptor)
-            configure_acceptor(acceptor, ports[i].listener);
+            acceptor_configure(acceptor, ports[i].listener);
     }
     struct acceptor *next;
     for (struct acceptor *a = worker->acceptors; a; a = next) {
         next = a->next;
         if (a->fd >= 0 && a->view)
-            close_acceptor(a);
+            acceptor_close(a);
     }
     for (size_t i = 0; i < count; i++)
         mem_free(ports[i].listener);
@@ -514,7 +107,7 @@ static void on_drain_due(struct deadline *deadline)
     }
     while (worker->connections)
         downstream_close(worker->connections);
-    end_if_drained(worker);
+    worker_end_if_drained(worker);
 }
 
 static void do_drain(struct worker *worker, uint32_t timeout_ms)
@@ -524,7 +117,7 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
         for (struct acceptor *a = worker->acceptors; a; a = next) {
             next = a->next;
             if (a->fd >= 0)
-                close_acceptor(a);
+                acceptor_close(a);
         }
         worker->draining = true;
         arrival_hurry_all(worker);
@@ -532,7 +125,7 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
     if (!timeout_ms)
         worker->drain_step = 1;
     loop_deadline(&worker->loop, &worker->drain_due, timeout_ms ? timeout_ms : 1);
-    end_if_drained(worker);
+    worker_end_if_drained(worker);
 }
 
 static void on_letter(struct message *message)
@@ -668,7 +261,7 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
     int rc = loop_init(&worker->loop);
     if (rc < 0)
         return rc;
-    slab_init(&worker->downstreams, sizeof(struct downstream), 1024);
+    slab_init(&worker->downstreams, downstream_size(), 1024);
     slab_init(&worker->arrivals, arrival_size(), 16);
     shakes_init(&worker->shakes, &worker->loop);
     slab_init(&worker->destinations, sizeof(struct addr), 1024);

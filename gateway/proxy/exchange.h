@@ -53,15 +53,15 @@ struct exchange {
     struct h1_client *client; /* whose leg `up` is */
     struct flow request, response;
 
-    struct head *head;              /* the request's, NULL before it came */
-    struct str host;                /* lower case, no port: what routes are found by */
-    struct str path;                /* normal form */
-    unsigned path_class;            /* with R_BAD_PATH: what the path was refused for */
-    struct str client_ip;           /* behind trusted proxies: whom they name */
-    struct str server_host;         /* the Host that goes out, when it names the server */
-    struct str time_left;           /* X-Request-Deadline-Ms as it goes out, when we say it */
-    bool host_is_new, trace_is_new; /* written by us rather than passed on */
-    bool trusted;                   /* the peer is a trusted proxy */
+    struct head *head;               /* the request's, NULL before it came */
+    struct str host;                 /* lower case, no port: what routes are found by */
+    struct str path;                 /* normal form */
+    unsigned path_class;             /* with R_BAD_PATH: what the path was refused for */
+    struct str client_ip;            /* behind trusted proxies: whom they name */
+    struct str server_host;          /* the Host that goes out, when it names the server */
+    struct str time_left;            /* X-Request-Deadline-Ms as it goes out, when we say it */
+    bool host_is_new, trace_is_new;  /* written by us rather than passed on */
+    bool trusted;                    /* the peer is a trusted proxy */
     struct postern_request *plugged; /* NULL: no plugin has to do with it */
 
     const struct conf_upstream *upstream; /* NULL: none chosen */
