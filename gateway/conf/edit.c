@@ -2,27 +2,6 @@
 #include "conf/load.h"
 #include "http/head.h"
 
-/* Fields that frame the message or belong to one connection are the codec's alone: an edit
- * of theirs would either do nothing or split messages. */
-static bool is_framing(enum field_id id)
-{
-    switch (id) {
-    case F_CONNECTION:
-    case F_CONTENT_LENGTH:
-    case F_TRANSFER_ENCODING:
-    case F_KEEP_ALIVE:
-    case F_PROXY_CONNECTION:
-    case F_TE:
-    case F_TRAILER:
-    case F_UPGRADE:
-    case F_HTTP2_SETTINGS:
-    case F_EXPECT:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* `option`: "request_headers.set" and the like. */
 static bool check_name(struct load *load, int line, const char *option, struct str name)
 {
@@ -36,7 +15,8 @@ static bool check_name(struct load *load, int line, const char *option, struct s
     }
     enum field_id id = field_id_of(name);
     bool host_set = request && strstr(option, ".set");
-    if (!is_framing(id) && (id != F_HOST || host_set))
+    bool ours = head_is_codecs(id) || id == F_EXPECT;
+    if (!ours && (id != F_HOST || host_set))
         return true;
     load_fault(load, line, "%s: %.*s cannot be edited, %s", option, (int)name.n, name.p,
                id != F_HOST ? "it frames the message"

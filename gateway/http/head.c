@@ -370,6 +370,24 @@ static void mark_wrong_trailer(struct head *head)
     }
 }
 
+bool head_is_codecs(enum field_id id)
+{
+    switch (id) {
+    case F_CONNECTION:
+    case F_CONTENT_LENGTH:
+    case F_TRANSFER_ENCODING:
+    case F_KEEP_ALIVE:
+    case F_PROXY_CONNECTION:
+    case F_TE:
+    case F_TRAILER:
+    case F_UPGRADE:
+    case F_HTTP2_SETTINGS:
+        return true;
+    default:
+        return false;
+    }
+}
+
 enum reason head_strip_hop(struct head *head)
 {
     struct str options, option;

@@ -139,6 +139,10 @@ int head_set(struct head *head, struct arena *arena, struct str name, struct str
  * announces one which head_is_wrong_in_trailer goes, too. */
 enum reason head_strip_hop(struct head *head);
 
+/* Fields that frame a message or belong to one connection are the codec's alone: who adds,
+ * takes or changes one does nothing, or splits messages. */
+bool head_is_codecs(enum field_id id);
+
 /* Grammar, one rule set for heads of all versions. */
 bool head_is_token(struct str s);       /* RFC 9110 5.6.2, at least one byte */
 bool head_is_field_value(struct str s); /* HTAB, SP, VCHAR, obs-text; nothing else */

@@ -431,12 +431,10 @@ static struct view *view_of(const struct context *cx, const struct postern_origi
     return view;
 }
 
-static bool is_framing(enum field_id id)
+/* What no plugin may say of a request of its own: we do. */
+static bool is_ours(enum field_id id)
 {
-    return id == F_HOST || id == F_CONNECTION || id == F_CONTENT_LENGTH ||
-           id == F_TRANSFER_ENCODING || id == F_KEEP_ALIVE || id == F_PROXY_CONNECTION ||
-           id == F_TE || id == F_TRAILER || id == F_UPGRADE || id == F_HTTP2_SETTINGS ||
-           id == F_EXPECT;
+    return id == F_HOST || id == F_EXPECT || head_is_codecs(id);
 }
 
 static bool is_target(struct str target)
@@ -472,8 +470,7 @@ static const char *make_head(struct call *call, const struct postern_call *what)
     for (size_t i = 0; ok && i < what->header_count; i++) {
         struct str name = str_from(what->headers[i].name);
         struct str value = str_from(what->headers[i].value);
-        if (!head_is_token(name) || !head_is_field_value(value) ||
-            is_framing(field_id_of(name)))
+        if (!head_is_token(name) || !head_is_field_value(value) || is_ours(field_id_of(name)))
             return "one of its headers is none";
         name = arena_copy(arena, name);
         value = arena_copy(arena, value);

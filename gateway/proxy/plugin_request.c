@@ -333,16 +333,6 @@ static bool api_header_at(struct postern_request *r, enum postern_part part, siz
 static bool is_ours(enum field_id id, enum postern_part part)
 {
     switch (id) {
-    case F_CONNECTION:
-    case F_CONTENT_LENGTH:
-    case F_TRANSFER_ENCODING:
-    case F_KEEP_ALIVE:
-    case F_PROXY_CONNECTION:
-    case F_TE:
-    case F_TRAILER:
-    case F_UPGRADE:
-    case F_HTTP2_SETTINGS:
-        return true;
     case F_HOST:
     case F_EXPECT:
     case F_VIA:
@@ -355,7 +345,7 @@ static bool is_ours(enum field_id id, enum postern_part part)
     case F_TRACEPARENT:
         return part == POSTERN_HEADER;
     default:
-        return false;
+        return head_is_codecs(id);
     }
 }
 

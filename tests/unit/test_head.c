@@ -352,10 +352,27 @@ static void takes_hosts_with_and_without_port(void **state)
         assert_false(head_is_authority(str_of(bad[i])));
 }
 
+/* Who may edit heads (request_headers, plugins) must not be able to frame messages. */
+static void what_frames_is_the_codecs_alone(void **state)
+{
+    static const char *const codecs[] = {"connection", "Content-Length",   "TRANSFER-ENCODING",
+                                         "Keep-Alive", "Proxy-Connection", "te",
+                                         "Trailer",    "Upgrade",          "HTTP2-Settings"};
+    static const char *const others[] = {"Host", "Content-Type", "Content-Encoding", "Via",
+                                         "X-Content-Length"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(codecs) / sizeof(*codecs); i++)
+        assert_true(head_is_codecs(field_id_of(str_of(codecs[i]))));
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        assert_false(head_is_codecs(field_id_of(str_of(others[i]))));
+    assert_false(head_is_codecs(F_OTHER));
+}
+
 int main(void)
 {
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_frames_is_the_codecs_alone),
         cmocka_unit_test(knows_its_fields_in_any_case),
         cmocka_unit_test(takes_no_other_name_for_a_field_it_knows),
         cmocka_unit_test(knows_methods_by_case_and_whether_they_repeat_safely),
