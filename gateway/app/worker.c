@@ -266,10 +266,9 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
     shakes_init(&worker->shakes, &worker->loop);
     slab_init(&worker->destinations, sizeof(struct addr), 1024);
     deadline_init(&worker->drain_due, on_drain_due);
-    rc = context_init(&worker->cx, &worker->loop, index, count, metrics);
-    worker->cx.owner = worker;
-    if (rc == 0)
+    if ((rc = context_init(&worker->cx, &worker->loop, index, count, metrics)) == 0)
         rc = h2_kit_init(&worker->h2, &worker->loop);
+    worker->cx.owner = worker;
     if (rc == 0)
         rc = -pthread_create(&worker->thread, NULL, worker_main, worker);
     if (rc < 0) {

@@ -21,8 +21,8 @@ struct router *router_new(const struct conf *conf, struct conf_faults *faults);
 void router_free(struct router *router);
 
 struct route_match {
-    const struct conf_route *route;      /* NULL: none matches */
-    size_t index;                        /* of the route in conf->routes */
+    const struct conf_route *route; /* NULL: none matches */
+    size_t index;                   /* of the route in conf->routes */
     /* with route NULL: paths matched but not the method; which would, as an Allow value
      * (written into `allow`, bounded) */
     bool wrong_method;
