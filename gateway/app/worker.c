@@ -164,8 +164,7 @@ static void on_letter(struct message *message)
 static void drop_letter(struct message *message)
 {
     struct letter *letter = (struct letter *)message;
-    if (letter->kind == LETTER_PREPARE)
-        snapshot_unref(letter->snapshot);
+    snapshot_unref(letter->snapshot);
     for (size_t i = 0; i < letter->count; i++) {
         if (letter->ports[i].fd >= 0)
             close(letter->ports[i].fd);

@@ -318,9 +318,12 @@ static bool closes_behind(enum reason reason)
            reason == R_DRAINING;
 }
 
-/* Requests of gRPC clients: status as gRPC counts them (HTTP/2 trailers-only answer). */
-static unsigned grpc_status(unsigned status)
+/* Requests of gRPC clients: status as gRPC counts them (HTTP/2 trailers-only answer). What no
+ * server has seen is UNAVAILABLE, which tells clients that they may try again. */
+static unsigned grpc_status(enum reason reason, unsigned status)
 {
+    if (reason == R_UPSTREAM_TIMEOUT_CONNECT)
+        return 14;
     switch (status) {
     case 400:
         return 13;
@@ -330,7 +333,14 @@ static unsigned grpc_status(unsigned status)
         return 7;
     case 404:
     case 405:
+    case 501:
         return 12;
+    case 413:
+    case 414:
+    case 431:
+        return 8;
+    case 421:
+    case 425:
     case 429:
     case 502:
     case 503:
@@ -350,7 +360,7 @@ static void send_grpc(struct exchange *ex, const struct leg_fault *fault, unsign
     put_detail(ex, fault, detail);
     new_head(ex, &head, fields, 6, 200);
     ex->status = (uint16_t)status; /* what the log and the metrics say */
-    struct str code = format(ex, "%u", grpc_status(status));
+    struct str code = format(ex, "%u", grpc_status(fault->reason, status));
     struct str message = escaped(ex, detail, ESCAPE_FIELD);
     if (!code.p || !message.p)
         code = STR("14"), message = STR("");

@@ -6,6 +6,7 @@ from concurrent import futures
 import grpc
 import pytest
 
+from backend2 import Backend2
 from conftest import HTTP
 from gateway import free_address, own_host, until
 from wire import WAIT
@@ -217,3 +218,184 @@ def test_max_streams_of_the_server(gateway, opened):
         calls = [channel.unary_unary("/t.T/Unary").future(b"%d" % n, timeout=WAIT)
                  for n in range(30)]
         assert [c.result() for c in calls] == [b"answer to %d" % n for n in range(30)]
+
+
+# ---- calls that end before their time, of every kind
+
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+@pytest.fixture
+def scripted(gateway, opened):
+    """A backend that is played frame by frame, between it and a real client: what each side sees
+    of a call's end does not depend on how fast the other is."""
+    up = Backend2(own_host())
+    opened.append(up)
+    gw = gateway(CONF.replace("protocol = h2", "protocol = h2 pool { warm = 0 }"), app=up)
+    host, port = gw.address()
+    channel = grpc.insecure_channel(f"{host}:{port}")
+    opened.append(channel)
+    return gw, up, channel
+
+
+class Endless:
+    """Requests of a stream: one, and then none until the test ends."""
+
+    def __init__(self, first=b"one"):
+        self.first, self.over = first, threading.Event()
+
+    def __iter__(self):
+        yield self.first
+        self.over.wait(WAIT)
+
+
+def begin(channel, kind, requests, **options):
+    call = getattr(channel, kind)("/t.T/X")
+    if kind.endswith("unary"):
+        return call.future(iter(requests) if kind.startswith("stream") else b"one", **options)
+    return call(iter(requests) if kind.startswith("stream") else b"one", **options)
+
+
+def message(text):
+    return b"\0" + len(text).to_bytes(4, "big") + text
+
+
+def in_the_middle(up, kind, requests, channel, **options):
+    """A call of that kind under way: its first message has come, and been answered where there is
+    more than one answer."""
+    call = begin(channel, kind, requests, **options)
+    conn = up.accept()
+    stream, fields = conn.request(body=False)
+    conn.until(lambda: message(b"one") in conn.stream(stream).body, "the first message")
+    if kind.endswith("stream"):
+        conn.answer(stream, headers=[("content-type", "application/grpc")])
+        conn.body(stream, message(b"first"), end=False)
+        assert next(iter(call)) == b"first"
+    return call, conn, stream, fields
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cancel_reaches_the_server(scripted, kind):
+    gw, up, channel = scripted
+    requests = Endless()
+    call, conn, stream, _ = in_the_middle(up, kind, requests, channel)
+    call.cancel()
+    conn.expect_reset(stream, 8)
+    requests.over.set()
+    line = gw.wait_log()[0]
+    assert line["reason"] == "client.abort"
+    # Its connection serves on.
+    again = channel.unary_unary("/t.T/Y").future(b"", timeout=WAIT)
+    stream, _ = conn.request()
+    conn.answer(stream, headers=[("content-type", "application/grpc")])
+    conn.body(stream, message(b"well"), end=False)
+    conn.trailers(stream, [("grpc-status", "0")])
+    assert again.result() == b"well"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deadline_ends_it_in_the_middle(scripted, kind):
+    """The client's word of its time goes to the server, and the server hears when it is over."""
+    gw, up, channel = scripted
+    requests = Endless()
+    call, conn, stream, fields = in_the_middle(up, kind, requests, channel, timeout=1)
+    assert "grpc-timeout" in fields
+    with pytest.raises(grpc.RpcError) as error:
+        if kind.endswith("stream"):
+            list(call)
+        else:
+            call.result()
+    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    conn.expect_reset(stream, 8)
+    requests.over.set()
+    assert gw.wait_log()[0]["reason"] in ("client.abort", "upstream.timeout_total")  # two clocks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trailers_only(scripted, kind):
+    """One block of fields is the whole answer, while the requests go on."""
+    gw, up, channel = scripted
+    requests = Endless()
+    call = begin(channel, kind, requests)
+    conn = up.accept()
+    stream, _ = conn.request(body=False)
+    conn.answer(stream, headers=[("content-type", "application/grpc"), ("grpc-status", "9"),
+                                 ("grpc-message", "not%20now")], end=True)
+    with pytest.raises(grpc.RpcError) as error:
+        if kind.endswith("stream"):
+            list(call)
+        else:
+            call.result()
+    requests.over.set()
+    assert (error.value.code(), error.value.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "not now")
+    assert gw.wait_log()[0]["status"] == 200
+
+
+def test_messages_larger_than_every_window(gateway, opened):
+    """Of a stream (128 KiB) and of a connection (1 MiB), both ways and in both kinds of streams."""
+    size = 2_500_000
+    server = Server()
+    opened.append(server)
+    gw = gateway(CONF, app=server)
+    host, port = gw.address()
+    body = bytes(range(256)) * (size // 256)
+    with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.max_receive_message_length", -1)]) as channel:
+        answers = list(channel.stream_stream("/t.T/Echo")(iter([body] * 3), timeout=4 * WAIT))
+    assert answers == [b"echo " + body] * 3
+
+
+# ---- answers of postern's own, as a gRPC client hears them
+
+OWN = [  # what stands in the configuration, what is asked for, what comes of it
+    ("route.none", "", "/none/X", b"", "UNIMPLEMENTED"),
+    ("route.method", 'route "m" { path = "/t.T/M" methods = {GET} upstream = app }', "/t.T/M", b"", "UNIMPLEMENTED"),
+    ("client.body_too_large", 'route "b" { path = "/t.T/B" body_bytes = 10 upstream = app }', "/t.T/B", b"x" * 100,
+     "RESOURCE_EXHAUSTED"),
+    ("upstream.connect", "", "/t.T/X", b"", "UNAVAILABLE"),
+    ("upstream.timeout_connect", 'upstream "mute" { server "@mute@" {} protocol = h2 tls { verify = false }'
+     ' timeouts { connect = 100ms } retry { attempts = 0 } pool { warm = 0 } }\n'
+     'route "c" { path = "/t.T/C" upstream = mute }', "/t.T/C", b"", "UNAVAILABLE"),
+    ("upstream.timeout_response", 'upstream "slow" { server "@mute@" {} protocol = h2'
+     ' timeouts { response = 100ms } retry { attempts = 0 } pool { warm = 0 } }\n'
+     'route "r" { path = "/t.T/R" upstream = slow }', "/t.T/R", b"", "DEADLINE_EXCEEDED"),
+    ("upstream.timeout_total", 'upstream "late" { server "@mute@" {} protocol = h2'
+     ' timeouts { total = 100ms } retry { attempts = 0 } pool { warm = 0 } }\n'
+     'route "t" { path = "/t.T/T" upstream = late }', "/t.T/T", b"", "DEADLINE_EXCEEDED"),
+    ("upstream.protocol", 'upstream "odd" { server "@odd@" {} protocol = h2 retry { attempts = 0 } pool { warm = 0 } }\n'
+     'route "o" { path = "/t.T/O" upstream = odd }', "/t.T/O", b"", "UNAVAILABLE"),
+    ("auth.", 'route "k" { path = "/t.T/K" key_auth { file = "@keys@" } upstream = app }', "/t.T/K", b"",
+     "UNAUTHENTICATED"),
+    ("auth.address", 'route "a" { path = "/t.T/A" access { deny = {"0.0.0.0/0"} } upstream = app }', "/t.T/A", b"",
+     "PERMISSION_DENIED"),
+    ("limit.rate", 'route "l" { path = "/t.T/L" rate_limit { rate = "1/h" burst = 1 } upstream = app }', "/t.T/L", b"",
+     "UNAVAILABLE"),
+]
+
+
+@pytest.mark.parametrize("reason, conf, method, body, code", OWN, ids=[case[0] for case in OWN])
+def test_own_reasons(gateway, upstream, tmp_path, reason, conf, method, body, code):
+    odd = upstream()
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"keys": []}')
+
+    def answer_oddly():
+        conn = odd.accept()
+        conn.read_until(b"SM\r\n\r\n")
+        conn.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    player = threading.Thread(target=answer_oddly)
+    if reason == "upstream.protocol":
+        player.start()
+    gw = gateway(CONF.replace("/{rest...}", "/t.T/X") .replace("protocol = h2", "protocol = h2 pool { warm = 0 }")
+                 + conf.replace("@keys@", str(keys)), app=free_address(own_host()), mute=upstream(), odd=odd)
+    host, port = gw.address()
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        for _ in range(2 if reason == "limit.rate" else 1):
+            with pytest.raises(grpc.RpcError) as error:
+                channel.unary_unary(method)(body, timeout=WAIT)
+    assert error.value.code().name == code
+    assert error.value.details()
+    assert [line for line in gw.wait_log(2 if reason == "limit.rate" else 1)
+            if (line["reason"] or "").startswith(reason)]
+    if player.is_alive():
+        player.join(15)
