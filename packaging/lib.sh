@@ -12,7 +12,7 @@ PACKAGES_ASK=(curl ca-certificates)
 # To test it.
 PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 groff-base libclang-rt-14-dev
     libcmocka-dev nghttp2-client openssl python3 python3-cryptography python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets redis-server strace
-    testssl.sh util-linux)
+    testssl.sh util-linux wrk)
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then

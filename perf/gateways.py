@@ -34,7 +34,8 @@ class Postern(Gateway):
         self.admin = free_port()
 
     def version(self):
-        return first_line(self.rig.postern, "-v")
+        asserts = ", BUILT WITH ASSERTIONS: no release" if rig.has_assertions(self.rig.postern) else ""
+        return first_line(self.rig.postern, "-v") + asserts
 
     def config(self):
         servers = " ".join(f'server "{f"unix:{b}" if is_unix(b) else f"127.0.0.1:{b}"}" {{}}'

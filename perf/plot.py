@@ -32,7 +32,7 @@ def bars(path, groups, series, title, more=()):
     for n, (name, row) in enumerate(series.items()):
         shift = (n - (len(series) - 1) / 2) * width
         plots.append(f"'-' using 1:2 with boxes lc rgb '{COLOURS.get(name, '#000000')}' title '{name}'")
-        plots.append("'-' using 1:2:3:4 with yerrorbars ps 0 lc rgb '#333333' notitle")
+        plots.append("'-' using 1:3:(0):($4-$3) with vectors nohead lw 1.5 lc rgb '#333333' notitle")
         lines = [f"{i + shift:.3f} {v['median']} {v['min']} {v['max']}" for i, v in enumerate(row) if v]
         data += [*lines, "e"] * 2
     subprocess.run(["gnuplot"], input="\n".join([*out, "plot " + ", ".join(plots), *data]) + "\n", text=True, check=True)
@@ -60,7 +60,7 @@ def memory(result):
     keys = ("idle_bytes", "tls_bytes", "active_bytes")
 
     def value(m, key):
-        return dict.fromkeys(("median", "min", "max"), max(0, m[key]) / 1024) if m.get(key) is not None else None
+        return dict.fromkeys(("median", "min", "max"), max(16, m[key]) / 1024) if m.get(key) is not None else None
     return ["idle", "idle, TLS", "active"], {n: [value(found[n], k) for k in keys] for n in COLOURS if n in found}
 
 
@@ -69,13 +69,13 @@ def draw_all(result, base):
     if not shutil.which("gnuplot"):
         print("no plots: gnuplot is not there", file=sys.stderr)
         return []
-    one = ["set arrow from graph 0, first 1 to graph 1, first 1 nohead lc rgb '#888888' dt 2"]
+    one = ["set yrange [0:3]", "set arrow from graph 0, first 1 to graph 1, first 1 nohead lc rgb '#888888' dt 2"]
     log = ["set logscale y", "set yrange [*:*]"]
     return [p for p in (
-        bars(f"{base}-cpu.svg", *of_rows(result, CPU_ROWS, "cpu_us_vs_nginx"), "CPU for each request, nginx = 1", one),
+        bars(f"{base}-cpu.svg", *of_rows(result, CPU_ROWS, "cpu_us_vs_nginx"), "CPU for each request, nginx = 1 (cut at 3)", one),
         bars(f"{base}-rps.svg", *of_rows(result, RATE_ROWS, "rps"), "requests/s at saturation"),
         bars(f"{base}-latency.svg", *latency(result), "ms, at a fixed rate", log),
-        bars(f"{base}-memory.svg", *memory(result), "KiB for each connection")) if p]
+        bars(f"{base}-memory.svg", *memory(result), "KiB for each connection", log)) if p]
 
 
 if __name__ == "__main__":
