@@ -82,7 +82,9 @@ def row_text(entry, lines):
         return [*out, f"Not measured: {entry['skipped']}."]
     out += table(["gateway", *[c[1] for c in used]],
                  [[name, *[shown(line, c[0], c[2]) for c in used]] for name, line in lines.items()] +
-                 [[name, *(["not here"] + ["-"] * (len(used) - 1))] for name in entry["absent"]])
+                 [[name, *(["not here"] + ["-"] * (len(used) - 1))] for name in entry["absent"]] +
+                 [[name, *(["broken"] + ["-"] * (len(used) - 1))] for name in entry["broken"] if name not in lines])
+    out += [line for name, why in entry["broken"].items() for line in ("", f"{name} broke: {why.splitlines()[0]}")]
     if entry["without"]:
         out += ["", f"No part in it have {', '.join(entry['without'])}: no such feature, or not with one program."]
     for other, what in (("nginx", "nginx's"), ("relay", "the relay's"), ("control", f"what it is {entry['control']}")):
@@ -132,7 +134,8 @@ def memory_text(part):
     keys = ("idle_bytes", "tls_bytes", "active_bytes", "start_rss_kb", "rss_kb")
     return out + table(["gateway", "bytes for an idle one", "over TLS", "for an active one", "RSS KiB at the start",
                         f"RSS KiB with {part['idle']}"],
-                       [[name, *[number(m, k) for k in keys]] for name, m in part["gateways"].items()])
+                       [[name, *[number(m, k) for k in keys]] for name, m in part["gateways"].items()] +
+                       [[name, "broken", *["-"] * (len(keys) - 1)] for name in part["broken"]])
 
 
 PARTS = {"calls": calls_text, "instructions": instructions_text, "cold": cold_text, "memory": memory_text}

@@ -37,6 +37,7 @@ def test_compare_measures_what_is_asked_of_who_is_here(tmp_path):
     result = json.loads((tmp_path / "out" / name).read_text())
     assert list(result["absent"]) == ["envoy"]
     seen = {row["name"]: row for row in result["rows"]}
+    assert not [row for row in result["rows"] if row["broken"]], done.stderr
     for row, lines in result["summary"].items():
         assert "skipped" in seen[row] or lines["postern"]["cpu_us"]["median"] > 0, row
         assert all(line["errors"]["max"] == 0 for line in lines.values()), row
@@ -49,6 +50,7 @@ def test_compare_measures_what_is_asked_of_who_is_here(tmp_path):
 def test_memory_and_the_first_requests(tmp_path):
     told = json.loads(run("memory", "--json", "--only", "postern,relay", "--idle", "300", "--tls", "50", "--active",
                           "100", folder=tmp_path).stdout)
+    assert not told["broken"]
     assert told["gateways"]["postern"]["rss_kb"] > 0 and told["gateways"]["relay"]["tls_bytes"] is None
     told = json.loads(run("coldstart", "--json", "--only", "postern", "--rounds", "1", "--max-wait", "0", folder=tmp_path).stdout)
     assert [r["failed"] for r in told["rounds"]["postern"]] == [0]
