@@ -4,27 +4,31 @@ does, from the other side."""
 import socket
 
 from hpack import Decoder, Encoder
-from hyperframe.frame import Frame, HeadersFrame, SettingsFrame
+from hyperframe.frame import Frame, SettingsFrame
 
 from wire import WAIT
 from wire2 import PREFACE, Client2, Stream
 
 
 class Conn2(Client2):
-    """One connection of the gateway's. `settings`: what the server says at first; None: it says
-    nothing yet (see hello)."""
+    """The backend's end of a connection that was accepted: a socket, or one of wire's. `settings`:
+    what it says at first; None: nothing by itself, not even what every HTTP/2 connection begins
+    with (see hello)."""
 
-    def __init__(self, sock, settings):  # pylint: disable=super-init-not-called
-        self.sock = sock
+    def __init__(self, conn, settings=(), window=True):  # pylint: disable=super-init-not-called
+        self.conn, self.sock = conn, getattr(conn, "sock", conn)
         self.sock.settimeout(WAIT)
         self.encoder, self.decoder = Encoder(), Decoder()
         self.decoder.max_header_list_size = 1 << 20
-        self.window, self.acks = True, settings is not None
-        self.data, self.block = b"", b""
-        self.streams, self.frames, self.settings = {}, [], {}
-        self.goaway, self.pongs, self.closed = None, 0, False
+        self.window = window
+        self.acks = settings is not None
+        self.streams, self.frames, self.taken = {}, [], 0
+        self.goaway, self.settings, self.pongs, self.closed, self.block = None, {}, 0, False, b""
+        self.data = getattr(conn, "buffer", b"")
+        if self.data:
+            conn.buffer = b""
         while len(self.data) < len(PREFACE):
-            more = sock.recv(1 << 16)
+            more = self.sock.recv(1 << 16)
             assert more, "closed before the preface"
             self.data += more
         assert self.data.startswith(PREFACE)
@@ -32,50 +36,56 @@ class Conn2(Client2):
         if settings is not None:
             self.hello(settings)
 
-    def hello(self, settings):
-        self.send(SettingsFrame(0, settings))
+    def hello(self, settings=()):
+        self.send(SettingsFrame(0, dict(settings)))
         if not self.acks:
             self.send(SettingsFrame(0, flags=["ACK"]))
         self.acks = True
 
-    def request(self, body=True, **_):
-        """The next request that was not handed out yet: (id, fields). `body`: with all of it."""
-        handed = self.__dict__.setdefault("handed", set())
+    def reset_connection(self):
+        self.conn.reset()
 
-        def there():
-            return next((n for n, s in self.streams.items() if s.heads and n not in handed
-                         and (s.ended or not body)), None)
+    def close(self):
+        self.conn.close()
 
-        self.until(there, "a request")
-        number = there()
-        handed.add(number)
-        return number, dict(self.streams[number].heads[0])
+    def request(self):
+        """The next stream that a request has come on (its head)."""
+        self.until(lambda: self.newest() > self.taken, "a request")
+        self.taken = min(i for i, s in self.streams.items() if i > self.taken and s.heads)
+        return self.taken
 
-    def answer(self, stream, status=200, headers=(), end=False):
-        fields = [(":status", str(status)), *headers]
-        frame = HeadersFrame(stream, self.block_of(fields))
-        frame.flags.add("END_HEADERS")
-        if end:
-            frame.flags.add("END_STREAM")
-        self.send(frame)
+    def newest(self):
+        return max((i for i, s in self.streams.items() if s.heads), default=0)
 
-    def trailers(self, stream, headers):
-        frame = HeadersFrame(stream, self.block_of(list(headers)))
-        frame.flags.add("END_HEADERS")
-        frame.flags.add("END_STREAM")
-        self.send(frame)
+    def whole_request(self):
+        stream = self.request()
+        self.until(lambda: self.stream(stream).ended, "the request's end")
+        return stream
 
-    def respond(self, stream, body=b"", status=200, headers=()):
-        self.answer(stream, status, headers, end=not body)
-        if body:
-            self.body(stream, body)
+    def asked(self, body=True):
+        """The next request: (stream, fields). `body`: with all of it."""
+        stream = self.whole_request() if body else self.request()
+        return stream, dict(self.stream(stream).heads[0])
+
+    def field(self, stream, name):
+        return dict(self.stream(stream).heads[0]).get(name)
+
+    def head(self, stream, status=200, fields=(), end=False):
+        self.send(self.headers_frame([(":status", str(status)), *fields], stream, end))
+
+    def trailers(self, stream, fields):
+        self.send(self.headers_frame(list(fields), stream, True))
+
+    def answer(self, stream, body=b"ok", status=200, fields=()):
+        self.head(stream, status, [("content-length", str(len(body))), *fields])
+        self.body(stream, body)
 
 
 class Backend2:
     """`ctx`: behind TLS, with an ssl context of the test's."""
 
-    def __init__(self, host, settings=None, ctx=None):
-        self.settings = {} if settings is None else settings
+    def __init__(self, host, settings=(), ctx=None):
+        self.settings = settings
         self.ctx = ctx
         self.sock = socket.create_server((host, 0))
         self.sock.settimeout(WAIT)

@@ -20,7 +20,7 @@ from conftest import ONE
 from conversation import answer
 from gateway import Gateway, own_host
 from recorder import Recorder
-from up2 import Conn2
+from backend2 import Conn2
 from wire import Closed, Upstream
 from wire2 import Client2
 

@@ -265,10 +265,10 @@ def in_the_middle(up, kind, requests, channel, **options):
     more than one answer."""
     call = begin(channel, kind, requests, **options)
     conn = up.accept()
-    stream, fields = conn.request(body=False)
+    stream, fields = conn.asked(body=False)
     conn.until(lambda: message(b"one") in conn.stream(stream).body, "the first message")
     if kind.endswith("stream"):
-        conn.answer(stream, headers=[("content-type", "application/grpc")])
+        conn.head(stream, fields=[("content-type", "application/grpc")])
         conn.body(stream, message(b"first"), end=False)
         assert next(iter(call)) == b"first"
     return call, conn, stream, fields
@@ -286,8 +286,8 @@ def test_a_cancel_reaches_the_server(scripted, kind):
     assert line["reason"] == "client.abort"
     # Its connection serves on.
     again = channel.unary_unary("/t.T/Y").future(b"", timeout=WAIT)
-    stream, _ = conn.request()
-    conn.answer(stream, headers=[("content-type", "application/grpc")])
+    stream, _ = conn.asked()
+    conn.head(stream, fields=[("content-type", "application/grpc")])
     conn.body(stream, message(b"well"), end=False)
     conn.trailers(stream, [("grpc-status", "0")])
     assert again.result() == b"well"
@@ -318,8 +318,8 @@ def test_trailers_only(scripted, kind):
     requests = Endless()
     call = begin(channel, kind, requests)
     conn = up.accept()
-    stream, _ = conn.request(body=False)
-    conn.answer(stream, headers=[("content-type", "application/grpc"), ("grpc-status", "9"),
+    stream, _ = conn.asked(body=False)
+    conn.head(stream, fields=[("content-type", "application/grpc"), ("grpc-status", "9"),
                                  ("grpc-message", "not%20now")], end=True)
     with pytest.raises(grpc.RpcError) as error:
         if kind.endswith("stream"):

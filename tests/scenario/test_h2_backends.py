@@ -9,9 +9,9 @@ import pytest
 from hyperframe.frame import (ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, PingFrame,
                               PushPromiseFrame, SettingsFrame, WindowUpdateFrame)
 
+from backend2 import Conn2
 from conftest import HTTP
 from gateway import until
-from up2 import Conn2
 from wire import Closed
 from wire2 import INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM
 

@@ -132,7 +132,7 @@ GOOD = [("content-type", "application/grpc")]
 
 
 def message(conn, stream, body, headers=GOOD, trailers=(("grpc-status", "0"),), status=200):
-    conn.answer(stream, status, headers)
+    conn.head(stream, status, headers)
     if body:
         conn.body(stream, body, end=False)
     conn.trailers(stream, trailers)
@@ -152,12 +152,12 @@ def message(conn, stream, body, headers=GOOD, trailers=(("grpc-status", "0"),), 
      "its answer has no grpc-status"),
     (lambda c, s: message(c, s, b"\0\0\0\0\2\x08\1", trailers=[("grpc-status", "14")]),
      "grpc-status 14, expected 0"),
-    (lambda c, s: c.answer(s, 200, GOOD + [("grpc-status", "7")], end=True),
+    (lambda c, s: c.head(s, 200, GOOD + [("grpc-status", "7")], end=True),
      "grpc-status 7, expected 0"),
     (lambda c, s: message(c, s, b"ok", [("content-type", "text/plain")]), "is not gRPC"),
     (lambda c, s: message(c, s, b"ok", status=404), "status 404, expected 200"),
     (lambda c, s: c.reset(s, 2), "it closed the stream without an answer"),
-    (lambda c, s: (c.answer(s, 200, GOOD), c.reset(s, 2)),
+    (lambda c, s: (c.head(s, 200, GOOD), c.reset(s, 2)),
      "it closed the stream in the middle of its answer"),
     (lambda c, s: c.raw(b"\0\0\0\xff"), "no answer within 300 ms"),
     (lambda c, s: c.raw(b"\0\0\1\4\0\0\0\0\0x"), "what it answers is not HTTP/2"),
@@ -170,7 +170,7 @@ def test_what_it_may_answer(gateway, opened, answer, why):
     text = conf("type = grpc").replace("20ms", "10m").replace("5s", "300ms")
     gw = gateway(text, wait=False, app=up)
     conn = up.accept()
-    stream, fields = conn.request()
+    stream, fields = conn.asked()
     assert fields[":method"] == "POST" and fields[":path"] == f"/{CHECK}/Check"
     assert fields[":authority"] == str(up) and fields["content-type"] == "application/grpc"
     assert fields["te"] == "trailers" and fields["grpc-timeout"] == "300m"
@@ -188,7 +188,7 @@ def test_a_probe_says_goodbye(gateway, opened):
     opened.append(up)
     gw = gateway(conf("type = grpc").replace("20ms", "10m"), wait=False, app=up)
     conn = up.accept()
-    stream, _ = conn.request()
+    stream, _ = conn.asked()
     message(conn, stream, b"\0\0\0\0\2\x08\1")
     conn.expect_goaway(0)
     assert conn.stream(stream).reset is None
@@ -201,18 +201,18 @@ def test_a_path_is_asked_for_over_http2(gateway, opened):
     gw = gateway(conf('path = "/healthz"  host = "inner"  body = "we are ready"'
                       '  status = {200, 204}'), wait=False, app=up)
     conn = up.accept()
-    stream, fields = conn.request()
+    stream, fields = conn.asked()
     assert fields[":method"] == "GET" and fields[":path"] == "/healthz"
     assert fields[":authority"] == "inner" and "connection" not in fields
-    conn.answer(stream)
+    conn.head(stream)
     conn.body(stream, b"now we are re", end=False)
     conn.body(stream, b"ady")
     gw.wait_ready()
     assert state(gw)[0] == "up"
     for _ in range(2):
         conn = up.accept()
-        stream, _ = conn.request()
-        conn.respond(stream, status=500)
+        stream, _ = conn.asked()
+        conn.answer(stream, b"", 500)
     wait_state(gw, "down")
     assert "status 500, expected 200, 204" in state(gw)[1]
 
@@ -226,7 +226,7 @@ def test_over_tls(gateway, opened, tmp_path):
     gw = gateway(conf("type = grpc", f'tls {{ ca = "{ca.pem}" }}').replace("20ms", "10m"),
                  wait=False, app=up)
     conn = up.accept()
-    stream, fields = conn.request()
+    stream, fields = conn.asked()
     assert fields[":scheme"] == "https"
     message(conn, stream, b"\0\0\0\0\2\x08\1")
     gw.wait_ready()

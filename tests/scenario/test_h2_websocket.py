@@ -45,7 +45,7 @@ def pair2(gateway, opened):
 def taken(up):
     """The next extended CONNECT: (connection, stream, fields)."""
     conn = up.accept()
-    stream, fields = conn.request(body=False)
+    stream, fields = conn.asked(body=False)
     assert fields[":method"] == "CONNECT" and fields[":protocol"] == "websocket"
     assert not conn.stream(stream).ended
     return conn, stream, fields
@@ -61,7 +61,7 @@ def upgraded(gw, up):
     assert fields["sec-websocket-version"] == "13" and fields["sec-websocket-protocol"] == "talk"
     assert not {"host", "connection", "upgrade", "sec-websocket-key", "te", "content-length",
                 "transfer-encoding"} & fields.keys()
-    conn.answer(stream, 200, [("sec-websocket-protocol", "talk")])
+    conn.head(stream, 200, [("sec-websocket-protocol", "talk")])
     response = client.response()
     assert response.status == 101 and response.get("Upgrade") == "websocket"
     assert response.get("Connection").lower() == "upgrade"
@@ -148,7 +148,7 @@ def test_from_http2(pair2, h2):  # noqa: F811
                             end=False)
     conn, inner, fields = taken(up)
     assert fields[":path"] == "/chat" and "sec-websocket-key" not in fields
-    conn.answer(inner, 200)
+    conn.head(inner, 200)
     head = client.head(stream)
     assert head.status == 200 and head.get("sec-websocket-accept") is None
     client.body(stream, b"there", end=False)
@@ -171,8 +171,8 @@ def test_the_client_leaves(pair2):
     assert gw.wait_log()[0]["reason"] == "client.abort"
     other = gw.client()
     other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    number, _ = conn.request()
-    conn.respond(number, b"ok")
+    number, _ = conn.asked()
+    conn.answer(number, b"ok")
     assert other.response().body == b"ok"
 
 
@@ -197,9 +197,9 @@ def test_settings_that_come_late(pair2):
     conn.until(lambda: conn.settings, "SETTINGS")
     assert not conn.streams
     conn.hello(CONNECT)
-    stream, fields = conn.request(body=False)
+    stream, fields = conn.asked(body=False)
     assert fields[":protocol"] == "websocket"
-    conn.answer(stream, 200)
+    conn.head(stream, 200)
     assert client.response().status == 101
 
 
@@ -212,9 +212,9 @@ def test_a_server_that_takes_none(pair2, settings):
     conn.ping()
     check(gw, client.response(), 502, "upstream.websocket")
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")  # the connections live on
-    number, fields = conn.request()
+    number, fields = conn.asked()
     assert fields[":method"] == "GET"
-    conn.respond(number, b"ok")
+    conn.answer(number, b"ok")
     assert client.response().body == b"ok"
     assert gw.wait_log(reason="upstream.websocket")[0]["status"] == 502
     assert gw.metric("postern_upstream_server_up") == 1
@@ -226,12 +226,12 @@ def test_it_is_refused(pair2, status):
     client = gw.client()
     client.send(ASK)
     conn, stream, _ = taken(up)
-    conn.respond(stream, b"no", status)
+    conn.answer(stream, b"no", status)
     response = client.response()
     assert response.status == status and response.body == b"no"
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    number, _ = conn.request()
-    conn.respond(number, b"ok")
+    number, _ = conn.asked()
+    conn.answer(number, b"ok")
     assert client.response().body == b"ok"
 
 
@@ -248,9 +248,9 @@ def test_other_upgrades_are_not_asked_for(pair2):
     client = gw.client()
     client.send(ASK.replace("websocket", "tea"))
     conn = up.accept()
-    number, fields = conn.request()
+    number, fields = conn.asked()
     assert fields[":method"] == "GET" and ":protocol" not in fields
-    conn.respond(number, b"plain")
+    conn.answer(number, b"plain")
     assert client.response().body == b"plain"
 
 

@@ -144,23 +144,23 @@ def test_http2(gateway, opened, ca, files):
     gw = gateway(files.conf("protocol = h2 pool { warm = 0 }"), app=up)
     clients = [send(gw, "/busy")]
     old = up.accept()
-    busy, _ = old.request()
+    busy, _ = old.asked()
     clients.append(send(gw, "/done"))
-    done, fields = old.request()
+    done, fields = old.asked()
     assert fields[":path"] == "/done" and who(old.sock) == "first"
-    old.respond(done, b"done")
+    old.answer(done, b"done")
     assert clients[1].response().body == b"done"
     files.become("second")
     news(gw, 1)
     clients.append(send(gw, "/again"))
     new = up.accept()
     assert who(new.sock) == "second"
-    stream, fields = new.request()
+    stream, fields = new.asked()
     assert fields[":path"] == "/again"
-    new.respond(stream, b"again")
+    new.answer(stream, b"again")
     assert clients[2].response().body == b"again"
     assert old.goaway is None  # a request is under way
-    old.respond(busy, b"finished")
+    old.answer(busy, b"finished")
     assert clients[0].response().body == b"finished"
     old.expect_goaway(0)
     files.become("third")  # nothing is under way: it leaves by itself
@@ -168,7 +168,7 @@ def test_http2(gateway, opened, ca, files):
     clients.append(send(gw, "/last"))
     last = up.accept()
     assert who(last.sock) == "third"
-    last.respond(last.request()[0])
+    last.answer(last.asked()[0])
     assert clients[3].response().status == 200
 
 
