@@ -245,6 +245,7 @@ static void *worker_main(void *arg)
     worker->cx.ring = log_attach(LOG_RING);
     if (!worker->cx.ring)
         log_error("out of memory: worker %u writes no access log", worker->index);
+    mem_fail_often();
     loop_run(&worker->loop);
     context_done(&worker->cx);
     if (worker->cx.ring)

@@ -23,9 +23,24 @@ __attribute__((constructor)) static void read_fault(void)
     mem_fail_at((unsigned long)demand("alloc"));
 }
 
+static _Thread_local uint64_t every, calls; /* each `every`-th call of this thread fails */
+
+void mem_fail_often(void)
+{
+    every = demand("alloc-every");
+}
+
+static bool must_fail_again(void)
+{
+    return every && ++calls % every == 0;
+}
+
 static bool must_fail(void)
 {
     unsigned long left = fail_in;
+
+    if (must_fail_again())
+        return true;
 
     while (left)
         if (atomic_compare_exchange_weak_explicit(&fail_in, &left, left - 1,
@@ -39,6 +54,10 @@ static bool must_fail(void)
 void mem_fail_at(unsigned long n)
 {
     (void)n; /* release builds have no faults of our own making */
+}
+
+void mem_fail_often(void)
+{
 }
 
 static inline bool must_fail(void)
@@ -140,6 +159,10 @@ void *slab_take(struct slab *slab)
     char *p;
 
     if (slab->idle) {
+#ifndef NDEBUG
+        if (must_fail_again())
+            return NULL;
+#endif
         p = pop(slab);
 #ifndef NDEBUG
         check_idle(slab, p);
