@@ -236,6 +236,7 @@ def test_body_arrives_at_the_backend_while_it_is_sent(pair):
     assert client.response().status == 200
 
 
+@pytest.mark.undisturbed
 def test_answer_arrives_at_the_client_while_it_is_sent(pair):
     gw, up = pair
     client = gw.client()
