@@ -1,6 +1,7 @@
 #include "memo/memo.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WAYS 4 /* entries that one hash can be in */
 

@@ -201,9 +201,9 @@ static void the_reference_shows_options_that_there_are(void **state)
     struct conf_faults faults = {0};
     assert_null(conf_load_text("t", (struct str){text, n}, &faults));
     char *said = faults_text(&faults);
-    static const char *const expected[] = {"has all four of", "respond has both",
-                                           "route.rewrite uses {id}", "both strip_prefix and",
-                                           "admin stands twice"};
+    static const char *const expected[] = {
+        "health.service has no effect", "has all four of",       "respond has both",
+        "route.rewrite uses {id}",      "both strip_prefix and", "admin stands twice"};
     size_t at = 0;
     for (size_t i = 0; i < faults.count; i++) {
         if (is_named_only(faults.list[i].message))
