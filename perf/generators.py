@@ -42,7 +42,9 @@ def wrk(bench, gateway, row):
         raise Trouble(f"wrk: {out}")
     errors = sum(int(n) for line in out.splitlines() if "Socket errors" in line for n in re.findall(r"\d+", line))
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
-    at = dict(re.findall(r"^ +(\d+)% +([\d.]+\w+)$", out, re.M))
+    at = dict(re.findall(r"^ +(\d+)% +([\d.]+\w+) *$", out, re.M))
+    if not {"50", "99"} <= at.keys():
+        raise Trouble(f"wrk tells no percentiles: {out}")
     return {"requests": int(done[1]), "rps": float(rate[1]), "errors": errors + (int(refused[1]) if refused else 0),
             "p50_ms": seconds(at["50"]) * 1000, "p99_ms": seconds(at["99"]) * 1000}
 
