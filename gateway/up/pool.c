@@ -8,6 +8,7 @@
 #define BACKOFF_MAX_MS 5000
 #define LOOK_MS        10   /* while it waits for what others give back, and ... */
 #define LOOK_IDLE_MS   1000 /* ... while only its warm floor does */
+#define SURPLUS_MS     100  /* what was not used for so long is unused */
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -40,6 +41,12 @@ static void list_cut(struct h1_client *client)
     if (client->next)
         client->next->prev = client->prev;
     client->prev = NULL;
+}
+
+static void fewer_idle(struct pool *pool)
+{
+    if (--pool->idle < pool->least_idle)
+        pool->least_idle = pool->idle;
 }
 
 /* ---- how long a connection may be idle ---- */
@@ -145,6 +152,32 @@ static void on_look_due(struct deadline *deadline)
     loop_task(pool->loop, &pool->refill);
 }
 
+/* Under load many are idle for a moment, between an answer and the next request. Those beyond
+ * the limit that nobody needed since the last look go: as many as were idle all that time. */
+static void watch_surplus(struct pool *pool)
+{
+    if (pool->idle <= pool->max_idle || deadline_is_on(&pool->surplus_due))
+        return;
+    pool->least_idle = pool->idle;
+    loop_deadline(pool->loop, &pool->surplus_due, SURPLUS_MS);
+}
+
+static void on_surplus_due(struct deadline *deadline)
+{
+    struct pool *pool = (struct pool *)((char *)deadline - offsetof(struct pool, surplus_due));
+    struct h1_client *client = pool->idle_first, *next;
+    deadline_off(&pool->surplus_due);
+    /* the most recently used come first, and stay */
+    uint32_t unused = pool->least_idle > pool->max_idle ? pool->least_idle - pool->max_idle : 0;
+    for (uint32_t kept = pool->idle - unused; kept; kept--)
+        client = client->next;
+    for (; client; client = next) {
+        next = client->next;
+        h1_client_close(client);
+    }
+    watch_surplus(pool);
+}
+
 /* An idle one goes when it has been idle for as long as it may, or at its end of life. */
 static void set_idle_due(struct pool *pool, struct h1_client *client)
 {
@@ -181,7 +214,7 @@ static void offer(struct pool *pool, struct h1_client *client)
     list_put(&pool->idle_first, client);
     pool->idle++;
     count_connection(client, pool->counters.idle, 1);
-    bool in_vain = !pool->waiters && (pool->idle > pool->max_idle || is_draining(pool));
+    bool in_vain = !pool->waiters && (!pool->max_idle || is_draining(pool));
     if (pool->closed || is_over(pool, client) || expired || in_vain) {
         h1_client_close(client);
         return;
@@ -193,6 +226,7 @@ static void offer(struct pool *pool, struct h1_client *client)
         look_in(pool, LOOK_MS);
     set_idle_due(pool, client);
     serve(pool);
+    watch_surplus(pool);
 }
 
 /* The server takes connections (again). */
@@ -254,7 +288,7 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
         count_connection(client, pool->counters.active, (uint64_t)-1);
     } else if (client->idle_at) {
         list_cut(client);
-        pool->idle--;
+        fewer_idle(pool);
         count_connection(client, pool->counters.idle, (uint64_t)-1);
         if (client->stream.eof)
             habit_hung_up(&pool->habit, pool->loop->now / NS_PER_MS,
@@ -327,7 +361,7 @@ static int open_one(struct pool *pool)
 static struct h1_client *lend(struct pool *pool, struct h1_client *client)
 {
     list_cut(client);
-    pool->idle--;
+    fewer_idle(pool);
     pool->lent++;
     count_connection(client, pool->counters.idle, (uint64_t)-1);
     count_connection(client, pool->counters.active, 1);
@@ -508,6 +542,7 @@ struct pool *pool_new(struct loop *loop, struct cluster *cluster, unsigned serve
     pool->jitter = (uint64_t)(uintptr_t)pool ^ loop->now;
     deadline_init(&pool->refill_due, on_refill_due);
     deadline_init(&pool->look_due, on_look_due);
+    deadline_init(&pool->surplus_due, on_surplus_due);
     slab_init(&pool->clients,
               cluster->http2 ? sizeof(struct h2_lane) : sizeof(struct h1_client), 64);
     return pool;
@@ -587,6 +622,7 @@ void pool_close(struct pool *pool)
     loop_cancel(pool->loop, &pool->refill);
     deadline_end(&pool->loop->wheel, &pool->refill_due);
     deadline_end(&pool->loop->wheel, &pool->look_due);
+    deadline_end(&pool->loop->wheel, &pool->surplus_due);
     while (pool->waiters)
         pool_fail_waiter(
             pool,

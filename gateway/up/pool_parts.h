@@ -24,7 +24,8 @@ struct pool {
     struct h2_trunks trunks; /* what they share, with HTTP/2 */
     uint32_t backoff_ms;     /* 0: the last connect went well */
     uint64_t down_until;     /* ns, with backoff_ms */
-    struct deadline refill_due, look_due;
+    struct deadline refill_due, look_due, surplus_due;
+    uint32_t least_idle; /* since surplus_due was set */
     struct task refill;
     struct habit habit; /* the server's, with idle connections */
     uint64_t jitter;
