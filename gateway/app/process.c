@@ -37,13 +37,15 @@ int process_limits(const struct conf *conf, struct conf_faults *faults)
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     getrlimit(RLIMIT_NOFILE, &limit);
-    sock_limit(limit.rlim_cur);
+    needed += sock_limit(limit.rlim_cur);
     if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed)
         return 0;
-    conf_fault(faults, (struct conf_where){conf->file, 0},
-               "the limit of open files is %llu, but listeners and warm connections alone need "
-               "%llu: raise it (ulimit -n, LimitNOFILE=) or lower pool.warm or workers",
-               (unsigned long long)limit.rlim_cur, (unsigned long long)needed);
+    conf_fault(
+        faults, (struct conf_where){conf->file, 0},
+        "the limit of open files is %llu, but listeners, warm connections and what is kept "
+        "for the admin listener and logs alone need %llu: raise it (ulimit -n, LimitNOFILE=) "
+        "or lower pool.warm or workers",
+        (unsigned long long)limit.rlim_cur, (unsigned long long)needed);
     return -1;
 }
 

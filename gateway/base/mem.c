@@ -41,7 +41,6 @@ static bool must_fail(void)
 
     if (must_fail_again())
         return true;
-
     while (left)
         if (atomic_compare_exchange_weak_explicit(&fail_in, &left, left - 1,
                                                   memory_order_relaxed, memory_order_relaxed))

@@ -3,8 +3,9 @@
 #include "http/h2_client_parts.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <unistd.h>
+
+#include "base/count.h"
 
 #define STREAM_WINDOW LEG_HIGH
 #define CONN_WINDOW   (1024 * 1024)
@@ -23,20 +24,14 @@ static struct h2_trunk *trunk_of_stream(struct stream *stream)
 
 /* ---- counting ---- */
 
-static void count(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 /* It stands and has so many lanes that are lent, which a moment ago were others. */
 static void count_busy(const struct h2_trunk *trunk, uint32_t before, uint32_t now)
 {
     const struct h2_trunks_counters *counters = &trunk->trunks->counters;
     if (!before == !now)
         return;
-    count(counters->idle, now ? (uint64_t)-1 : 1);
-    count(counters->active, now ? 1 : (uint64_t)-1);
+    count_add(counters->idle, now ? (uint64_t)-1 : 1);
+    count_add(counters->active, now ? 1 : (uint64_t)-1);
 }
 
 /* ---- the end ---- */
@@ -68,7 +63,7 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
     while (trunk->lanes)
         h2_lane_lost(trunk->lanes, &told);
     if (stood)
-        count(trunk->trunks->counters.idle, (uint64_t)-1);
+        count_add(trunk->trunks->counters.idle, (uint64_t)-1);
     loop_bury(loop, &trunk->grave, on_buried);
 }
 
@@ -372,7 +367,7 @@ static void on_connected(struct stream *stream)
     }
     deadline_off(&trunk->due);
     trunk->state = TRUNK_OPEN;
-    count(trunk->trunks->counters.idle, 1);
+    count_add(trunk->trunks->counters.idle, 1);
     h2_trunk_flush(trunk);
     struct h2_lane *next;
     for (struct h2_lane *lane = trunk->lanes; lane; lane = next) {
@@ -493,7 +488,7 @@ static int open_trunk(struct h2_trunks *trunks, const struct addr *addr, struct 
         trunk->next->prev = &trunk->next;
     trunk->prev = &trunks->first;
     trunks->first = trunk;
-    count(trunks->counters.opened, 1);
+    count_add(trunks->counters.opened, 1);
     *ret = trunk;
     return 0;
 }

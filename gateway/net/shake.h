@@ -17,8 +17,8 @@ struct shakes {
     struct shake *first, **last;
     struct event turn;
     bool turn_set;
-    uint64_t
-        turn_end; /* ns; this turn of the loop steps those that come until then; 0: none did */
+    /* ns: until then this turn of the loop steps those that come; 0: none has come */
+    uint64_t turn_end;
     struct task over;
 };
 void shakes_init(struct shakes *shakes, struct loop *loop);
@@ -33,8 +33,8 @@ struct shake {
     struct shake *next, **prev; /* in the queue */
     /* 0: done, `tls` can be read and written; -ENOMSG: the first byte is none of TLS, and was
      * not taken off the socket; -ETIMEDOUT, -ECONNRESET, -EPROTO (tls_why says why) or another
-     * -errno. Told once. The socket is watched until shake_leave, which
-     * comes behind whatever watches it next and before it is closed. */
+     * -errno. Told once. The socket is watched until shake_leave, which comes behind whatever
+     * watches it next and before it is closed. */
     void (*on_done)(struct shake *shake, int err);
     struct deadline due;
     struct event ev_read, ev_write;

@@ -62,13 +62,14 @@ void sock_forget(const struct addr *addr)
 
 static int clients_end = INT_MAX, backends_end = INT_MAX; /* constant once there are threads */
 
-void sock_limit(uint64_t files)
+uint64_t sock_limit(uint64_t files)
 {
     uint64_t kept = files / 8 < 16 ? 16 : files / 8 > 1024 ? 1024 : files / 8;
     if (files > INT_MAX || files <= kept)
-        return;
+        return 0;
     clients_end = (int)(files - kept);
     backends_end = (int)(files - kept / 2);
+    return kept / 2;
 }
 
 bool sock_is_last(int fd)

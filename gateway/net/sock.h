@@ -8,8 +8,8 @@
  * on clients leave the last ones (an eighth, 16 to 1024 of them) to connections to backends,
  * and both leave half of those to whoever looks after the gateway: the admin listener, log
  * files, the next configuration. The kernel gives the lowest number that is free, so a number
- * tells how many are taken. */
-void sock_limit(uint64_t files);
+ * tells how many are taken. Returns how many not even connections to backends may have. */
+uint64_t sock_limit(uint64_t files);
 bool sock_is_last(int fd); /* the client's connection `fd` is the last one for now */
 bool sock_is_scarce(void); /* no client's connection may be accepted; costs two system calls */
 bool sock_is_beyond(int fd); /* not even a connection to a backend may have this number */

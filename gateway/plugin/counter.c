@@ -1,5 +1,6 @@
 #include "plugin/counter.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 
 struct counter_chunk {
@@ -43,9 +44,7 @@ void counters_add(struct counters *counters, int counter, uint64_t n)
             return;
         atomic_store_explicit(place, chunk, memory_order_release);
     }
-    _Atomic uint64_t *value = &chunk->values[at % COUNTER_CHUNK];
-    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + n,
-                          memory_order_relaxed);
+    count_add(&chunk->values[at % COUNTER_CHUNK], n);
 }
 
 static uint64_t sum(struct counters *const *sets, size_t count, unsigned counter)

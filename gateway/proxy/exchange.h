@@ -91,7 +91,8 @@ struct exchange {
     uint64_t waited; /* ns for a connection */
     uint64_t wait_from, sent_at, head_at, up_ended_at;
     struct grave grave;
-    struct route_match match; /* last: half of the whole, and begun without zeroing it all */
+    struct route_match
+        match; /* last: a third of the whole, most of which is written before it is read */
 };
 
 /* Begins an exchange on `leg` (sets its events, owner, arena) under `view`; `listener` is its

@@ -350,12 +350,6 @@ struct histogram *metrics_histogram(struct metrics *metrics, enum metric metric,
     return cell ? cell->histogram : &metrics->lost_histogram;
 }
 
-static inline void add(_Atomic uint64_t *value, uint64_t n)
-{
-    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 void histogram_add(struct histogram *histogram, uint64_t ns)
 {
     const uint64_t *bounds = histogram->bounds;
@@ -363,8 +357,8 @@ void histogram_add(struct histogram *histogram, uint64_t ns)
     static_assert(HISTOGRAM_BUCKETS == 16, "four halvings find one of sixteen");
     for (size_t step = HISTOGRAM_BUCKETS / 2; step > 0; step /= 2)
         low += ns > bounds[low + step - 1] ? step : 0;
-    add(&histogram->buckets[low], 1);
-    add(&histogram->sum_ns, ns);
+    count_add(&histogram->buckets[low], 1);
+    count_add(&histogram->sum_ns, ns);
 }
 
 unsigned metrics_name(struct str name)

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/count.h"
 #include "base/str.h"
 #include "http/head.h"
 
@@ -45,9 +46,7 @@ struct series {
 };
 static inline void series_add(struct series *series, uint64_t n) /* gauges: (uint64_t)-1 */
 {
-    atomic_store_explicit(&series->value,
-                          atomic_load_explicit(&series->value, memory_order_relaxed) + n,
-                          memory_order_relaxed);
+    count_add(&series->value, n);
 }
 
 #define HISTOGRAM_BUCKETS 16

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "base/count.h"
 #include "base/log.h"
 
 #define BACKOFF_MIN_MS 100
@@ -10,18 +11,12 @@
 #define LOOK_IDLE_MS   1000 /* ... while only its warm floor does */
 #define SURPLUS_MS     100  /* what was not used for so long is unused */
 
-static void count(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 /* A lane is no connection: its trunk is counted by itself. */
 static void count_connection(const struct h1_client *client, _Atomic uint64_t *counter,
                              uint64_t n)
 {
     if (!client->shared)
-        count(counter, n);
+        count_add(counter, n);
 }
 
 /* ---- lists ---- */
@@ -352,7 +347,7 @@ static int open_one(struct pool *pool)
     list_put(&pool->connecting_first, client);
     pool->connecting++;
     if (!client->shared)
-        count(pool->counters.opened, 1);
+        count_add(pool->counters.opened, 1);
     return 0;
 }
 
@@ -366,7 +361,7 @@ static struct h1_client *lend(struct pool *pool, struct h1_client *client)
     count_connection(client, pool->counters.idle, (uint64_t)-1);
     count_connection(client, pool->counters.active, 1);
     if (!client->fresh)
-        count(pool->counters.reuses, 1);
+        count_add(pool->counters.reuses, 1);
     client->timeouts = timeouts_of(pool);
     deadline_off(&client->due);
     if (client->shared)

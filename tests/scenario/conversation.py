@@ -72,10 +72,13 @@ def mutate(pick, data):
     return data[:at] + pick.choice(MUTANTS)[:1] + data[at + 1:]
 
 
-def as_h11_reads(data):
-    """[(method, target, body)] of what is there before the first fault."""
+def as_h11_reads(data, ended=False):
+    """[(method, target, body)] of what is there before the first fault, and whether there is one.
+    `ended`: nothing comes behind it."""
     conn, found = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20), []
     conn.receive_data(data)
+    if ended:
+        conn.receive_data(b"")
     head, body = None, b""
     try:
         while True:
@@ -88,11 +91,13 @@ def as_h11_reads(data):
                 found.append((head.method.decode(), head.target.decode("latin-1"), body))
                 conn.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
                 conn.send(h11.EndOfMessage())
+                if conn.our_state is h11.MUST_CLOSE:
+                    return found, False
                 conn.start_next_cycle()
             else:
-                return found
+                return found, False
     except h11.ProtocolError:
-        return found
+        return found, True
 
 
 def read_answers(sock):
@@ -132,7 +137,7 @@ def converse(gw, up, seed):
         pass
     answers = read_answers(sock)
     sock.close()
-    sent = as_h11_reads(data)
+    sent, _ = as_h11_reads(data)
     got = [(s.request.method, s.request.target, s.request.body) for s in up.since(mark)]
     assert got == sent[:len(got)], f"seed {seed}: the backend read {got}, h11 reads {sent}"
     good = [body for status, body in answers if status == 200]

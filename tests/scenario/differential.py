@@ -28,6 +28,7 @@ import threading
 import h11
 
 from conftest import ONE
+from conversation import as_h11_reads
 from gateway import Gateway, free_address, own_host, split, until
 from mutants import Maker
 from recorder import Recorder
@@ -126,29 +127,8 @@ class H11Server:
     name = "h11"
 
     def read(self, data, ended):
-        conn, found = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20), []
-        conn.receive_data(data)
-        if ended:
-            conn.receive_data(b"")
-        head, body = None, b""
-        try:
-            while True:
-                event = conn.next_event()
-                if isinstance(event, h11.Request):
-                    head, body = event, b""
-                elif isinstance(event, h11.Data):
-                    body += bytes(event.data)
-                elif isinstance(event, h11.EndOfMessage):
-                    found.append((head.method.decode(), head.target.decode("latin-1"), len(body), digest(body)))
-                    conn.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
-                    conn.send(h11.EndOfMessage())
-                    if conn.our_state is h11.MUST_CLOSE:
-                        return found, False
-                    conn.start_next_cycle()
-                else:
-                    return found, False
-        except h11.ProtocolError:
-            return found, True
+        found, fault = as_h11_reads(data, ended)
+        return [(method, target, len(body), digest(body)) for method, target, body in found], fault
 
     def close(self):
         pass

@@ -200,8 +200,8 @@ def test_no_more_idle_than_allowed(gateway, upstream):
     for client, conn in zip(clients, conns):
         conn.respond()
         client.response()
-    until(lambda: gw.upstream("app", up)["idle"] == 2, "two stay")
-    assert sum(conn.is_closed_by_peer(0.3) for conn in conns) == 2
+    until(lambda: sum(conn.is_closed_by_peer(0.05) for conn in conns) == 2, "two are closed")
+    assert gw.upstream("app", up)["idle"] == 2
 
 
 def test_idle_timeout(gateway, upstream):
