@@ -90,12 +90,8 @@ static bool parse(const char *text, struct arena *arena, struct question *ret)
         str_to_u64((struct str){authority.p + colon + 1, authority.n - colon - 1}, 65535,
                    &port);
     ret->port = (unsigned)port;
-    char *host = arena_copyz(arena, (struct str){authority.p, colon});
-    if (!host)
+    if (head_host(authority, arena, &ret->host) < 0)
         return false;
-    for (char *p = host; *p; p++)
-        *p = ascii_lower(*p);
-    ret->host = str_of(host);
     struct str path = {rest.p, span_until(rest, "?#")};
     if (path.n < rest.n && rest.p[path.n] == '?') {
         struct str query = {rest.p + path.n + 1, rest.n - path.n - 1};

@@ -370,6 +370,11 @@ static void mark_wrong_trailer(struct head *head)
     }
 }
 
+bool head_is_hop(enum field_id id)
+{
+    return HOP_FIELDS >> id & 1;
+}
+
 bool head_is_codecs(enum field_id id)
 {
     switch (id) {
@@ -430,26 +435,65 @@ bool head_is_field_value(struct str s)
     return s.n == 0 || bytes_text_end(s.p, s.p + s.n) == s.p + s.n;
 }
 
-static bool is_ipv6(struct str s)
+static bool is_ipv6(struct str s, struct in6_addr *ret)
 {
     char text[INET6_ADDRSTRLEN];
-    struct in6_addr in6;
 
     if (s.n >= sizeof(text) || memchr(s.p, 0, s.n))
         return false;
     memcpy(text, s.p, s.n);
     text[s.n] = '\0';
-    return inet_pton(AF_INET6, text, &in6) == 1;
+    return inet_pton(AF_INET6, text, ret) == 1;
+}
+
+/* [::1] has many spellings. `host`: with its brackets. */
+static int host_ipv6(struct str host, struct arena *arena, struct str *ret)
+{
+    struct in6_addr in6;
+    char text[INET6_ADDRSTRLEN + 2] = "[";
+
+    if (!is_ipv6((struct str){host.p + 1, host.n - 2}, &in6) ||
+        !inet_ntop(AF_INET6, &in6, text + 1, INET6_ADDRSTRLEN))
+        return -EINVAL;
+    size_t n = strlen(text);
+    text[n] = ']';
+    struct str copy = arena_copy(arena, (struct str){text, n + 1});
+    if (!copy.p)
+        return -ENOMEM;
+    *ret = copy;
+    return 0;
+}
+
+int head_host(struct str authority, struct arena *arena, struct str *ret)
+{
+    struct str host = authority;
+    const char *end = host.n ? memchr(host.p, host.p[0] == '[' ? ']' : ':', host.n) : NULL;
+    char *lower;
+
+    if (end)
+        host.n = (size_t)(end - host.p) + (*end == ']');
+    if (host.n > 2 && host.p[0] == '[')
+        return host_ipv6(host, arena, ret);
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    lower = arena_alloc(arena, host.n + 1);
+    if (!lower)
+        return -ENOMEM;
+    for (size_t i = 0; i < host.n; i++)
+        lower[i] = ascii_lower(host.p[i]);
+    *ret = (struct str){lower, host.n};
+    return 0;
 }
 
 bool head_is_authority(struct str s)
 {
     const char *end = s.p + s.n, *p = s.p;
+    struct in6_addr in6;
     uint64_t port;
 
     if (s.n && *p == '[') {
         const char *close = memchr(p, ']', s.n);
-        if (!close || !is_ipv6((struct str){p + 1, (size_t)(close - p - 1)}))
+        if (!close || !is_ipv6((struct str){p + 1, (size_t)(close - p - 1)}, &in6))
             return false;
         p = close + 1;
     } else {

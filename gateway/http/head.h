@@ -139,6 +139,9 @@ int head_set(struct head *head, struct arena *arena, struct str name, struct str
  * announces one which head_is_wrong_in_trailer goes, too. */
 enum reason head_strip_hop(struct head *head);
 
+/* Whether head_strip_hop takes fields of that id away, whatever Connection says. */
+bool head_is_hop(enum field_id id);
+
 /* Fields that frame a message or belong to one connection are the codec's alone: who adds,
  * takes or changes one does nothing, or splits messages. */
 bool head_is_codecs(enum field_id id);
@@ -149,6 +152,9 @@ bool head_is_field_value(struct str s); /* HTAB, SP, VCHAR, obs-text; nothing el
 /* uri-host [":" port] (RFC 9110 7.2): reg-name of the usual bytes, IPv4, or [IPv6]; no
  * userinfo, no path, no empty label but behind a last dot. Empty is not valid. */
 bool head_is_authority(struct str s);
+/* The host of an authority as hosts are compared: lower case, without port and last dot, an
+ * IPv6 address as RFC 5952 has it. 0 or -ENOMEM. */
+int head_host(struct str authority, struct arena *arena, struct str *ret);
 /* Fields that frame, route, authenticate or steer are dropped from trailers (RFC 9110 6.5.1).
  * Names are compared with "_" and "." read as "-", as CGI and its heirs do. */
 bool head_is_wrong_in_trailer(struct str name);

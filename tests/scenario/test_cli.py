@@ -177,6 +177,16 @@ def test_explain_conditions_and_splits(conf):
     assert run("-c", path, "--explain", "GET /\nno field")[0] == 2
 
 
+@pytest.mark.parametrize("url", ["http://API.example.com./x", "https://api.example.com.:443/x",
+                                 "http://api.example.com/./x", "http://api.example.com/%78?q#f"])
+def test_explain_reads_hosts_as_requests_have_them(conf, url):
+    path = conf('listener "http" { listen = {"127.0.0.1:18080"} }\n'
+                'route "api" { host = {"api.example.com"} path = "/x" respond { } }\n'
+                'route "six" { host = {"[::1]"} respond { } }\n')
+    assert 'route "api"' in run("-c", path, "--explain", f"GET {url}")[1]
+    assert 'route "six"' in run("-c", path, "--explain", "GET http://[0:0::0:1]:80/x")[1]
+
+
 def test_explain_names_the_plugins(conf):
     path = conf('rate_limit { rate = "10/s" }\n'
                 'listener "http" { listen = {"127.0.0.1:18080"} }\n'

@@ -352,6 +352,35 @@ static void takes_hosts_with_and_without_port(void **state)
         assert_false(head_is_authority(str_of(bad[i])));
 }
 
+static void hosts_are_compared_in_one_spelling(void **state)
+{
+    static const char *const cases[][2] = {
+        {"Example.COM", "example.com"},
+        {"example.com.:8080", "example.com"},
+        {"h:1", "h"},
+        {"192.0.2.1:80", "192.0.2.1"},
+        {"[::1]", "[::1]"},
+        {"[::1]:443", "[::1]"},
+        {"[0:0:0:0:0:0:0:1]:80", "[::1]"},
+        {"[2001:DB8:0:0::0A]", "[2001:db8::a]"},
+        {"[::ffff:192.0.2.1]", "[::ffff:192.0.2.1]"},
+        {"[::ffff:c000:201]", "[::ffff:192.0.2.1]"},
+        {"", ""},
+    };
+    struct slab chunks;
+    struct arena arena;
+    struct str host;
+    (void)state;
+    slab_init(&chunks, ARENA_CHUNK, 1);
+    arena_init(&arena, &chunks);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(head_host(str_of(cases[i][0]), &arena, &host), 0);
+        assert_true(str_eq(host, str_of(cases[i][1])));
+    }
+    arena_done(&arena);
+    slab_done(&chunks);
+}
+
 /* Who may edit heads (request_headers, plugins) must not be able to frame messages. */
 static void what_frames_is_the_codecs_alone(void **state)
 {
@@ -372,6 +401,7 @@ int main(void)
 {
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts_are_compared_in_one_spelling),
         cmocka_unit_test(what_frames_is_the_codecs_alone),
         cmocka_unit_test(knows_its_fields_in_any_case),
         cmocka_unit_test(takes_no_other_name_for_a_field_it_knows),
