@@ -8,7 +8,35 @@
 
 #define FILE_BYTES_MAX (1u << 20)
 
-static void file_compile(struct load *load, const struct value *value, struct conf_route *route)
+/* ---- respond ---- */
+
+static bool has(struct str s, const char *part)
+{
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= s.n; i++)
+        if (str_eq_nocase((struct str){s.p + i, n}, (struct str){part, n}))
+            return true;
+    return false;
+}
+
+/* What a media type asks of strangers' bytes in its texts; its parameters do not count (RFC
+ * 9110 8.3.1). `*ret_is_text`: it has texts. */
+static enum escape escape_for(struct str type, bool *ret_is_text)
+{
+    const char *end = type.n ? memchr(type.p, ';', type.n) : NULL;
+    type = str_trim((struct str){type.p, end ? (size_t)(end - type.p) : type.n});
+    enum escape escape = has(type, "json")                                    ? ESCAPE_JSON
+                         : has(type, "html") || has(type, "xml")              ? ESCAPE_HTML
+                         : has(type, "javascript") || has(type, "ecmascript") ? ESCAPE_SCRIPT
+                         : has(type, "x-www-form-urlencoded")                 ? ESCAPE_QUERY
+                                                                              : ESCAPE_NONE;
+    *ret_is_text = escape != ESCAPE_NONE ||
+                   (type.n > 5 && str_eq_nocase((struct str){type.p, 5}, STR("text/")));
+    return escape;
+}
+
+static void file_compile(struct load *load, const struct value *value, enum escape escape,
+                         struct conf_route *route)
 {
     char *path = include_path(load, load_where(load, value->line).file, str_of(value->text));
     struct str text;
@@ -20,15 +48,38 @@ static void file_compile(struct load *load, const struct value *value, struct co
                    include_why(err));
         return;
     }
-    char absolute[PATH_MAX];
+    char absolute[PATH_MAX], what[PATH_MAX + 64];
     route->respond.file = load_copy(load, str_of(realpath(path, absolute) ? absolute : path));
-    struct template_part *part = load_alloc(load, 1, sizeof(*part));
-    char *copy = load_copy(load, text);
-    if (part && copy && text.n) {
-        part->text = (struct str){copy, text.n};
-        route->respond.body = (struct template){part, 1};
-    }
+    snprintf(what, sizeof(what), "respond.file %s (sent as it is with template = false)", path);
+    if (route->respond.filled)
+        template_compile(load, value->line,
+                         &(struct template_place){what, TEMPLATE_ALL, escape}, text, route,
+                         &route->respond.body);
+    else
+        template_plain(load, text, &route->respond.body);
     mem_free((char *)text.p);
+}
+
+static void body_compile(struct load *load, cfg_t *sec, struct conf_route *route)
+{
+    const struct value *body = value_get(sec, "body"), *file = value_get(sec, "file");
+    bool is_text;
+    enum escape escape = escape_for(str_of(route->respond.type), &is_text);
+    route->respond.filled = body || is_text;
+    value_bool(load, sec, "template", &route->respond.filled);
+    if (body && file)
+        load_fault(load, file->line, "respond has both body and file, expected one of them");
+    else if (file)
+        file_compile(load, file, escape, route);
+    else if (body && route->respond.filled)
+        template_compile(load, body->line,
+                         &(struct template_place){"respond.body", TEMPLATE_ALL, escape},
+                         str_of(body->text), route, &route->respond.body);
+    else if (body)
+        template_plain(load, str_of(body->text), &route->respond.body);
+    else if (value_get(sec, "template"))
+        load_fault(load, value_get(sec, "template")->line,
+                   "respond.template has no effect without a body or file");
 }
 
 static void respond_compile(struct load *load, cfg_t *sec, struct conf_route *route)
@@ -44,39 +95,92 @@ static void respond_compile(struct load *load, cfg_t *sec, struct conf_route *ro
                    "respond.type is no header value, expected e.g. text/plain");
     if (!route->respond.type)
         route->respond.type = load_copy(load, STR("text/plain"));
-    if (body && file)
-        load_fault(load, file->line, "respond has both body and file, expected one of them");
-    else if (body)
-        template_compile(load, body->line, "respond.body", str_of(body->text), TEMPLATE_ALL,
-                         route, &route->respond.body);
-    else if (file)
-        file_compile(load, file, route);
+    if (route->respond.type)
+        body_compile(load, sec, route);
     if ((body || file) && (status == 204 || status == 205 || status == 304))
         load_fault(load, (body ? body : file)->line,
                    "respond has a body, but an answer with status %u has none", status);
 }
 
+/* ---- redirect ---- */
+
 /* Literals in a Location: what may stand in a URI (RFC 3986 2). */
 static bool is_uri_text(struct str text)
 {
-    for (size_t i = 0; i < text.n; i++)
+    uint64_t byte;
+    for (size_t i = 0; i < text.n; i++) {
         if ((unsigned char)text.p[i] <= ' ' || (unsigned char)text.p[i] >= 0x7f ||
             strchr("\"<>\\^`{|}", text.p[i]))
             return false;
+        if (text.p[i] == '%' &&
+            (text.n - i < 3 || str_hex_to_u64((struct str){text.p + i + 1, 2}, 255, &byte)))
+            return false;
+    }
     return true;
 }
 
-static bool begins_as_uri(const struct template *to)
+static size_t begin_of_authority(struct str text)
 {
+    static const struct str starts[] = {STR("http://"), STR("https://"), STR("//")};
+    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+        if (text.n >= starts[i].n && memcmp(text.p, starts[i].p, starts[i].n) == 0)
+            return starts[i].n;
+    return 0;
+}
+
+/* The literals of an authority, collected; a variable in it counts as a name. */
+struct authority {
+    char text[320];
+    size_t n;
+};
+
+static void authority_add(struct authority *authority, struct str text)
+{
+    for (size_t i = 0; i < text.n && authority->n < sizeof(authority->text); i++)
+        authority->text[authority->n++] = text.p[i];
+}
+
+/* The part of a URI that follows a literal which begins in `place`. */
+static enum escape place_behind(struct str text, enum escape place, struct authority *authority)
+{
+    size_t i = 0;
+    while (place == ESCAPE_AUTHORITY && i < text.n && !strchr("/?#", text.p[i]))
+        i++;
+    if (place == ESCAPE_AUTHORITY)
+        authority_add(authority, (struct str){text.p, i});
+    if (i == text.n)
+        return place;
+    bool query = memchr(text.p + i, '?', text.n - i) || memchr(text.p + i, '#', text.n - i);
+    return query ? ESCAPE_QUERY : place == ESCAPE_AUTHORITY ? ESCAPE_PATH : place;
+}
+
+/* Says of each variable in which part of the URI it stands. False: that is no place to send
+ * anybody to. */
+static bool place_variables(struct template *to)
+{
+    struct authority authority = {.n = 0};
     if (!to->count)
         return false;
-    const struct template_part *first = &to->parts[0];
-    struct str text = first->text;
-    if (first->var != VAR_LITERAL)
-        return first->var == VAR_PATH;
-    return text.p[0] == '/' || (text.n > 7 && memcmp(text.p, "http://", 7) == 0) ||
-           (text.n > 8 && memcmp(text.p, "https://", 8) == 0) || str_eq(text, STR("http://")) ||
-           str_eq(text, STR("https://"));
+    struct template_part *part = to->parts, *end = part + to->count;
+    bool literal = part->var == VAR_LITERAL;
+    size_t skip = literal ? begin_of_authority(part->text) : 0;
+    enum escape place = skip ? ESCAPE_AUTHORITY : ESCAPE_PATH;
+    if (literal ? !skip && part->text.p[0] != '/' : part->var != VAR_PATH)
+        return false;
+    for (; part < end; part++, skip = 0) {
+        if (part->var == VAR_LITERAL) {
+            struct str text = {part->text.p + skip, part->text.n - skip};
+            place = place_behind(text, place, &authority);
+            continue;
+        }
+        if (place == ESCAPE_AUTHORITY && part->var == VAR_PATH)
+            place = ESCAPE_PATH; /* with the slash that it begins with */
+        part->escape = place;
+        if (place == ESCAPE_AUTHORITY)
+            authority_add(&authority, STR("x"));
+    }
+    return !begin_of_authority(to->parts->var == VAR_LITERAL ? to->parts->text : STR("")) ||
+           head_is_authority((struct str){authority.text, authority.n});
 }
 
 static void redirect_compile(struct load *load, cfg_t *sec, struct conf_route *route)
@@ -94,15 +198,17 @@ static void redirect_compile(struct load *load, cfg_t *sec, struct conf_route *r
         return;
     }
     struct template *template = &route->redirect.to;
-    template_compile(load, to->line, "redirect.to", str_of(to->text), TEMPLATE_ALL, route,
-                     template);
-    bool ok = begins_as_uri(template);
+    template_compile(load, to->line,
+                     &(struct template_place){"redirect.to", TEMPLATE_ALL, ESCAPE_PATH},
+                     str_of(to->text), route, template);
+    bool ok = place_variables(template);
     for (size_t i = 0; i < template->count; i++)
         ok &= template->parts[i].var != VAR_LITERAL || is_uri_text(template->parts[i].text);
     if (!ok)
         load_fault(
             load, to->line,
-            "redirect.to is \"%s\", expected a URI that begins with /, http:// or https://",
+            "redirect.to is \"%s\", expected a URI that begins with /, or with http:// or "
+            "https:// and a host",
             to->text);
 }
 

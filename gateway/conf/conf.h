@@ -212,8 +212,9 @@ struct conf_condition {
     bool query; /* of a parameter of the query, else of a header field */
     enum condition_test test;
     char *name;
-    char *text; /* with equals and regex, as written */
-    void *code; /* with regex: compiled */
+    char *text;     /* with equals and regex, as written */
+    void *code;     /* with regex: compiled */
+    unsigned field; /* enum field_id of a header's name */
 };
 
 struct conf_share { /* one of a split */
@@ -233,9 +234,21 @@ enum template_var {
     VAR_PATH,       /* {path} */
     VAR_HEADER,     /* {header:NAME} */
 };
+/* What bytes of a variable become that mean something where it stands. */
+enum escape {
+    ESCAPE_NONE,
+    ESCAPE_FIELD, /* in a header's value */
+    ESCAPE_PATH,
+    ESCAPE_QUERY,
+    ESCAPE_AUTHORITY,
+    ESCAPE_JSON, /* within a string */
+    ESCAPE_SCRIPT,
+    ESCAPE_HTML, /* and XML */
+};
 struct template_part {
     enum template_var var;
     unsigned capture;
+    enum escape escape;
     struct str text; /* the literal, or the header's name */
 };
 struct template
@@ -284,8 +297,9 @@ struct conf_route {
     struct {
         uint16_t status;
         char *type;
-        struct template body; /* from `body`, or the bytes of `file` as they are */
+        struct template body; /* from `body` or what is in `file` */
         char *file;           /* NULL: none; an absolute path */
+        bool filled;          /* with a body or file: names in it are filled in */
     } respond;
     struct {
         uint16_t status;

@@ -406,9 +406,14 @@ static void dump_action(const struct conf_route *route, FILE *out)
         dump_option(out, "    file", route->respond.file);
         if (!route->respond.file && route->respond.body.count) {
             fputs("    body = ", out);
-            put_template(out, "", &route->respond.body, route);
+            if (route->respond.filled)
+                put_template(out, "", &route->respond.body, route);
+            else
+                dump_quoted(out, route->respond.body.parts[0].text);
             fputc('\n', out);
         }
+        if (route->respond.file || route->respond.body.count)
+            fprintf(out, "    template = %s\n", route->respond.filled ? "true" : "false");
         fputs("  }\n", out);
         break;
     case ACTION_REDIRECT:

@@ -60,7 +60,9 @@ static bool field_compile(struct load *load, const struct value *value, const ch
     if (!check_name(load, value->line, option, name))
         return false;
     ret->name = load_copy(load, name);
-    template_compile(load, value->line, option, content, TEMPLATE_ALL, route, &ret->value);
+    template_compile(load, value->line,
+                     &(struct template_place){option, TEMPLATE_ALL, ESCAPE_FIELD}, content,
+                     route, &ret->value);
     check_value(load, value->line, option, name, &ret->value);
     return true;
 }

@@ -163,7 +163,8 @@ static cfg_opt_t edit[] = {
 };
 
 static cfg_opt_t respond[] = {
-    ONE(GRAMMAR_PLACE), ONE("status"), ONE("type"), ONE("body"), ONE("file"), CFG_END(),
+    ONE(GRAMMAR_PLACE), ONE("status"),   ONE("type"), ONE("body"),
+    ONE("file"),        ONE("template"), CFG_END(),
 };
 
 static cfg_opt_t redirect[] = {ONE(GRAMMAR_PLACE), ONE("status"), ONE("to"), CFG_END()};
@@ -189,6 +190,7 @@ static const cfg_opt_t route[] = {
     SECTION("match_query", condition),
     ONE("upstream"),
     SECTION("split", split),
+    ONE("sticky"),
     SECTION("respond", respond),
     SECTION("redirect", redirect),
     ONE("strip_prefix"),

@@ -225,10 +225,17 @@ void conditions_done(struct conf_route *route);
 void answer_compile(struct load *load, cfg_t *sec, struct conf_route *route);
 void edit_compile(struct load *load, cfg_t *sec, struct conf_route *route);
 
-/* template.c. `what` begins messages; `allow` is a set of 1u << enum template_var. */
+/* template.c: where a text stands. */
+struct template_place {
+    const char *what; /* begins messages */
+    unsigned allow;   /* set of 1u << enum template_var */
+    enum escape escape;
+};
 #define TEMPLATE_ALL (~0u)
-void template_compile(struct load *load, int line, const char *what, struct str text,
-                      unsigned allow, const struct conf_route *route, struct template *ret);
+void template_compile(struct load *load, int line, const struct template_place *place,
+                      struct str text, const struct conf_route *route, struct template *ret);
+/* The same text with nothing filled in. */
+void template_plain(struct load *load, struct str text, struct template *ret);
 /* As one writes it. */
 void template_put(const struct template *template, const struct conf_route *route, FILE *out);
 

@@ -64,11 +64,24 @@ static void list_compile(struct load *load, cfg_t *sec, const char *name, bool f
                    "route.%s is empty: nothing would match, leave it out for all", name);
 }
 
+/* As requests' are compared: one spelling for each address. */
+static void host_normalise(struct load *load, char **host)
+{
+    struct str normal = str_of(*host);
+    if (head_host(normal, &load->conf->arena, &normal) < 0)
+        load->no_memory = true;
+    char *copy = load_copy(load, normal);
+    if (copy)
+        *host = copy;
+}
+
 static void hosts_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
 {
     list_compile(load, sec, "host", true, &ret->hosts);
     for (size_t i = 0; i < ret->hosts.count; i++)
-        if (!is_host_pattern(str_of(ret->hosts.list[i])))
+        if (is_host_pattern(str_of(ret->hosts.list[i])))
+            host_normalise(load, &ret->hosts.list[i]);
+        else
             load_fault(load, value_at(sec, "host", i)->line,
                        "route.host has \"%s\", expected a name or IP address without port "
                        "(api.example.com, [::1]) or *. and a name (*.example.org)",
@@ -154,12 +167,14 @@ static void rewrite_compile(struct load *load, cfg_t *sec, struct conf_route *re
 {
     const struct value *value = value_get(sec, "rewrite");
     /* what a header holds is no path: it could end the target and begin another request */
-    unsigned allow = 1u << VAR_LITERAL | 1u << VAR_CAPTURE | 1u << VAR_PATH |
-                     1u << VAR_REQUEST_ID | 1u << VAR_HOST | 1u << VAR_CLIENT_IP;
+    static const struct template_place place = {"route.rewrite",
+                                                1u << VAR_LITERAL | 1u << VAR_CAPTURE |
+                                                    1u << VAR_PATH | 1u << VAR_REQUEST_ID |
+                                                    1u << VAR_HOST | 1u << VAR_CLIENT_IP,
+                                                ESCAPE_PATH};
     if (!value)
         return;
-    template_compile(load, value->line, "route.rewrite", str_of(value->text), allow, ret,
-                     &ret->rewrite);
+    template_compile(load, value->line, &place, str_of(value->text), ret, &ret->rewrite);
     const struct template_part *first = ret->rewrite.parts;
     bool ok = ret->rewrite.count &&
               (first->var == VAR_LITERAL ? first->text.p[0] == '/' : first->var == VAR_PATH);
@@ -191,6 +206,21 @@ static void backend_only(struct load *load, cfg_t *sec, const struct conf_route 
                    action);
 }
 
+/* It stands in split or beside it. */
+static void sticky_compile(struct load *load, cfg_t *sec, cfg_t *split, struct conf_route *ret)
+{
+    const struct value *value = value_get(sec, "sticky");
+    if (!value)
+        return;
+    if (!split)
+        load_fault(load, value->line, "route.sticky has no effect without split");
+    else if (value_get(split, "sticky"))
+        load_fault(load, value->line, "route has sticky beside split and in it, expected one");
+    else
+        hash_on_compile(load, sec, "sticky", false, &ret->split.sticky,
+                        &ret->split.sticky_name);
+}
+
 static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
 {
     const struct value *upstream = value_get(sec, "upstream");
@@ -209,6 +239,7 @@ static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret
         ret->upstream = load_copy(load, str_of(upstream->text));
     if (split)
         shares_compile(load, split, ret);
+    sticky_compile(load, sec, split, ret);
     answer_compile(load, sec, ret);
     if (actions == 1 && (ret->action == ACTION_RESPOND || ret->action == ACTION_REDIRECT))
         backend_only(load, sec, ret);

@@ -12,12 +12,13 @@ static const struct {
     {"host", VAR_HOST},
     {"path", VAR_PATH},
 };
-#define VARIABLES (sizeof(variables) / sizeof(*variables))
+#define VARIABLES      (sizeof(variables) / sizeof(*variables))
+#define NAME_MAX_BYTES 256 /* of what stands between braces */
 
 /* What is between `p`, a brace, and the closing one, when that is a variable's name. */
 static bool is_variable(struct str at, struct str *ret_name)
 {
-    const char *close = memchr(at.p, '}', at.n);
+    const char *close = memchr(at.p, '}', at.n < NAME_MAX_BYTES ? at.n : NAME_MAX_BYTES);
     if (!close)
         return false;
     struct str name = {at.p + 1, (size_t)(close - at.p) - 1};
@@ -63,13 +64,29 @@ static void put_part(struct load *load, struct template *template, struct templa
     template->parts[template->count++] = part;
 }
 
-/* Parts cannot outnumber this: each needs a brace, or stands between two. */
+/* Parts cannot outnumber this: each is a name, or ends at one or at "{{", or is the last. A
+ * file may be full of other braces. */
 static size_t parts_bound(struct str text)
 {
     size_t n = 1;
-    for (size_t i = 0; i < text.n; i++)
-        n += text.p[i] == '{' ? 2 : 0;
+    for (size_t i = 0; i < text.n; i++) {
+        struct str name;
+        if (text.p[i] != '{')
+            continue;
+        if (i + 1 < text.n && text.p[i + 1] == '{')
+            i++, n++;
+        else if (is_variable((struct str){text.p + i, text.n - i}, &name))
+            n += 2;
+    }
     return n;
+}
+
+/* A field that says how its message is framed, or belongs to its connection: it is gone when
+ * texts are filled in. */
+static bool is_gone(const struct template_part *part)
+{
+    enum field_id id = part->var == VAR_HEADER ? field_id_of(part->text) : F_OTHER;
+    return head_is_codecs(id) || head_is_hop(id);
 }
 
 static void fault_name(struct load *load, int line, const char *what, struct str name,
@@ -90,8 +107,8 @@ static void fault_name(struct load *load, int line, const char *what, struct str
                    what, (int)name.n, name.p, bound);
 }
 
-void template_compile(struct load *load, int line, const char *what, struct str text,
-                      unsigned allow, const struct conf_route *route, struct template *ret)
+void template_compile(struct load *load, int line, const struct template_place *place,
+                      struct str text, const struct conf_route *route, struct template *ret)
 {
     ret->parts = load_alloc(load, parts_bound(text), sizeof(*ret->parts));
     if (!ret->parts)
@@ -108,8 +125,9 @@ void template_compile(struct load *load, int line, const char *what, struct str 
             from = i += 2;
         } else if (is_variable(at, &name)) {
             bool known = resolve(name, route, &part);
-            if (!known || !(allow & 1u << part.var))
-                fault_name(load, line, what, name, route, known);
+            if (!known || !(place->allow & 1u << part.var) || is_gone(&part))
+                fault_name(load, line, place->what, name, route, known);
+            part.escape = place->escape;
             put_part(load, ret, literal);
             put_part(load, ret, part);
             from = i += name.n + 2;
@@ -118,6 +136,13 @@ void template_compile(struct load *load, int line, const char *what, struct str 
         }
     }
     put_part(load, ret, (struct template_part){.text = {text.p + from, text.n - from}});
+}
+
+void template_plain(struct load *load, struct str text, struct template *ret)
+{
+    ret->parts = load_alloc(load, 1, sizeof(*ret->parts));
+    if (ret->parts)
+        put_part(load, ret, (struct template_part){.text = text});
 }
 
 static void put_literal(struct str text, bool more, FILE *out)

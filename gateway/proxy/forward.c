@@ -10,19 +10,13 @@
 #include "proxy/forwarded.h"
 #include "proxy/plugins.h"
 #include "proxy/sticky.h"
+#include "proxy/text.h"
 
 #define ID_MAX          128 /* of a request id that a trusted proxy brings */
 #define TRACEPARENT     55  /* bytes of one */
 #define DEADLINE_MAX_MS (24ull * 60 * 60 * 1000)
 
 /* ---- who asks ---- */
-
-static void put_hex(char *out, uint64_t value, unsigned digits)
-{
-    static const char hex[] = "0123456789abcdef";
-    for (unsigned i = digits; i-- > 0; value >>= 4)
-        out[i] = hex[value & 15];
-}
 
 #ifdef __x86_64__
 /* All digits at once: the nibbles side by side, and each becomes its digit by adding '0', or
@@ -41,7 +35,9 @@ static void put_hex16(char out[16], uint64_t value)
 #else
 static void put_hex16(char out[16], uint64_t value)
 {
-    put_hex(out, value, 16);
+    static const char hex[] = "0123456789abcdef";
+    for (unsigned i = 16; i-- > 0; value >>= 4)
+        out[i] = hex[value & 15];
 }
 #endif
 
@@ -63,10 +59,13 @@ static bool is_plain(struct str s)
     return s.n > 0;
 }
 
-/* version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, level 1). */
+/* version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, level 1). Versions to come
+ * may have more behind another "-". */
 static bool is_traceparent(struct str s)
 {
     static const uint8_t dashes[] = {2, 35, 52};
+    if (s.n > TRACEPARENT && memcmp(s.p, "00", 2) != 0 && s.p[TRACEPARENT] == '-')
+        s.n = TRACEPARENT;
     if (s.n != TRACEPARENT || memcmp(s.p, "ff", 2) == 0 ||
         memcmp(s.p + 3,
                "0000000000000000"
@@ -85,6 +84,18 @@ static bool is_traceparent(struct str s)
     return memcmp(s.p + 36, "0000000000000000", 16) != 0;
 }
 
+/* The one that the client sent; two of them are none. */
+static const struct field *given_trace(const struct head *head)
+{
+    const struct field *first = head_find(head, F_TRACEPARENT);
+    if (!first || !is_traceparent(first->value))
+        return NULL;
+    for (const struct field *f = first + 1; f < head->fields + head->count; f++)
+        if (f->id == F_TRACEPARENT)
+            return NULL;
+    return first;
+}
+
 /* Who starts a trace and names the request gives both the same id: one to search for. */
 bool forward_name(struct exchange *ex)
 {
@@ -97,32 +108,14 @@ static bool identify_ids(struct exchange *ex)
     const struct field *id = ex->trusted ? head_find(ex->head, F_X_REQUEST_ID) : NULL;
     if (id && id->value.n <= ID_MAX && is_plain(id->value))
         ex->req_id = id->value;
-    const struct field *trace = head_find(ex->head, F_TRACEPARENT);
-    if (trace && is_traceparent(trace->value))
+    const struct field *trace = given_trace(ex->head);
+    if (trace)
         ex->trace_id = (struct str){trace->value.p + 3, ID_LEN};
     if (!ex->trace_id.p)
         ex->trace_id = new_id(ex);
     if (!ex->req_id.p)
         ex->req_id = trace ? new_id(ex) : ex->trace_id;
     return ex->req_id.p && ex->trace_id.p;
-}
-
-/* Lower case, without port and trailing dot: how hosts are compared. */
-static bool identify_host(struct exchange *ex)
-{
-    struct str host = ex->head->authority;
-    const char *end = host.n ? memchr(host.p, host.p[0] == '[' ? ']' : ':', host.n) : NULL;
-    if (end)
-        host.n = (size_t)(end - host.p) + (*end == ']');
-    if (host.n && host.p[host.n - 1] == '.')
-        host.n--;
-    char *lower = arena_alloc(&ex->arena, host.n + 1);
-    if (!lower)
-        return false;
-    for (size_t i = 0; i < host.n; i++)
-        lower[i] = ascii_lower(host.p[i]);
-    ex->host = (struct str){lower, host.n};
-    return true;
 }
 
 enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
@@ -132,7 +125,7 @@ enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
     ex->log_target_path = head->path;
     ex->log_query = head->query;
     forwarded_identify(ex);
-    if (!identify_ids(ex) || !identify_host(ex))
+    if (!identify_ids(ex) || head_host(head->authority, &ex->arena, &ex->host) < 0)
         return R_NO_MEMORY;
     enum reason reason = head_strip_hop(head);
     if (reason)
@@ -150,122 +143,39 @@ enum reason forward_identify(struct exchange *ex, size_t *ret_offset)
     return rc == -ENOMEM ? R_NO_MEMORY : R_BAD_PATH;
 }
 
-/* ---- texts with variables ---- */
+/* ---- what a route says of headers ---- */
 
-static struct str variable(struct exchange *ex, const struct template_part *part)
+/* All values are made before a field is touched: one that is taken away, or set, may be
+ * another's value. .p NULL in what it gives: no memory. */
+static struct str *edit_values(struct exchange *ex, const struct conf_edit *edit)
 {
-    const struct field *field;
-    switch (part->var) {
-    case VAR_LITERAL:
-        return part->text;
-    case VAR_CAPTURE:
-        return ex->match.captures[part->capture];
-    case VAR_CLIENT_IP:
-        return ex->client_ip;
-    case VAR_REQUEST_ID:
-        return ex->req_id;
-    case VAR_HOST:
-        return ex->host;
-    case VAR_PATH:
-        return ex->path;
-    case VAR_HEADER:
-        field = ex->head ? head_find_name(ex->head, part->text) : NULL;
-        return field ? field->value : STR("");
+    size_t count = edit->set_count + edit->add_count;
+    struct str *values = arena_alloc(&ex->arena, (count + 1) * sizeof(*values));
+    for (size_t i = 0; values && i < count; i++) {
+        const struct conf_field *field =
+            i < edit->set_count ? &edit->set[i] : &edit->add[i - edit->set_count];
+        values[i] = text_fill(ex, &field->value);
+        if (!values[i].p)
+            return NULL;
     }
-    return STR("");
-}
-
-/* What one byte becomes; at most 6 bytes. */
-static size_t escape_byte(char out[6], unsigned char c, enum escape escape)
-{
-    const char *entity = NULL;
-    switch (escape) {
-    case ESCAPE_JSON:
-        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {
-            memcpy(out, "\\u00", 4);
-            put_hex(out + 4, c, 2);
-            return 6;
-        }
-        break;
-    case ESCAPE_HTML:
-        entity = c == '<'    ? "&lt;"
-                 : c == '>'  ? "&gt;"
-                 : c == '&'  ? "&amp;"
-                 : c == '"'  ? "&#34;"
-                 : c == '\'' ? "&#39;"
-                             : NULL;
-        break;
-    case ESCAPE_PATH:
-        if (c <= ' ' || c >= 0x7f || strchr("\"#%<>?[\\]^`{|}", c)) {
-            out[0] = '%';
-            put_hex(out + 1, c, 2);
-            return 3;
-        }
-        break;
-    case ESCAPE_FIELD:
-        if (c < ' ' || c == 0x7f)
-            c = ' ';
-        break;
-    case ESCAPE_NONE:
-        break;
-    }
-    if (entity) {
-        memcpy(out, entity, strlen(entity));
-        return strlen(entity);
-    }
-    out[0] = (char)c;
-    return 1;
-}
-
-/* Paths and captures are in normal form: escaped already where a path needs it. */
-static enum escape escape_for(const struct template_part *part, enum escape escape)
-{
-    if (part->var == VAR_LITERAL)
-        return ESCAPE_NONE;
-    if (escape == ESCAPE_PATH && (part->var == VAR_CAPTURE || part->var == VAR_PATH))
-        return ESCAPE_NONE;
-    return escape;
-}
-
-struct str forward_expand(struct exchange *ex, const struct template *text, enum escape escape)
-{
-    if (text->count == 1 && text->parts[0].var == VAR_LITERAL)
-        return text->parts[0].text;
-    size_t bound = 0;
-    for (size_t i = 0; i < text->count; i++)
-        bound += variable(ex, &text->parts[i]).n * (text->parts[i].var == VAR_LITERAL ? 1 : 6);
-    char *out = arena_alloc(&ex->arena, bound + 1);
-    if (!out)
-        return (struct str){NULL, 0};
-    size_t n = 0;
-    for (size_t i = 0; i < text->count; i++) {
-        struct str value = variable(ex, &text->parts[i]);
-        enum escape how = escape_for(&text->parts[i], escape);
-        if (how == ESCAPE_NONE) {
-            memcpy(out + n, value.p, value.n);
-            n += value.n;
-            continue;
-        }
-        for (size_t k = 0; k < value.n; k++)
-            n += escape_byte(out + n, (unsigned char)value.p[k], how);
-    }
-    return (struct str){out, n};
+    return values;
 }
 
 bool forward_edit(struct exchange *ex, const struct conf_edit *edit, struct head *head)
 {
+    if (!edit->set_count && !edit->add_count && !edit->remove.count)
+        return true;
+    const struct str *values = edit_values(ex, edit);
+    if (!values)
+        return false;
     for (size_t i = 0; i < edit->remove.count; i++)
         head_remove_name(head, str_of(edit->remove.list[i]));
-    for (size_t i = 0; i < edit->set_count; i++) {
-        struct str value = forward_expand(ex, &edit->set[i].value, ESCAPE_FIELD);
-        if (!value.p || head_set(head, &ex->arena, str_of(edit->set[i].name), value) < 0)
+    for (size_t i = 0; i < edit->set_count; i++)
+        if (head_set(head, &ex->arena, str_of(edit->set[i].name), *values++) < 0)
             return false;
-    }
-    for (size_t i = 0; i < edit->add_count; i++) {
-        struct str value = forward_expand(ex, &edit->add[i].value, ESCAPE_FIELD);
-        if (!value.p || head_add(head, &ex->arena, str_of(edit->add[i].name), value) < 0)
+    for (size_t i = 0; i < edit->add_count; i++)
+        if (head_add(head, &ex->arena, str_of(edit->add[i].name), *values++) < 0)
             return false;
-    }
     return true;
 }
 
@@ -335,6 +245,19 @@ static bool is_twin(struct str name)
     return false;
 }
 
+/* X-Forwarded-Prefix and its like, which backends believe too. */
+static bool is_forwarded_other(struct str name)
+{
+    static const struct str start = STR("x-forwarded-");
+    if (name.n <= start.n || ascii_lower(name.p[0]) != 'x')
+        return false;
+    for (size_t i = 1; i < start.n; i++)
+        if (start.p[i] != '-' ? ascii_lower(name.p[i]) != start.p[i]
+                              : !memchr("-_.", name.p[i], 3))
+            return false;
+    return true;
+}
+
 /* Whether a field the client sent goes on to the upstream as it is. */
 static bool passes(const struct exchange *ex, const struct field *field)
 {
@@ -356,7 +279,7 @@ static bool passes(const struct exchange *ex, const struct field *field)
     case F_HOST:
         return !ex->host_is_new;
     case F_OTHER:
-        return !is_twin(field->name);
+        return !is_twin(field->name) && (ex->trusted || !is_forwarded_other(field->name));
     default:
         return true;
     }
@@ -364,8 +287,8 @@ static bool passes(const struct exchange *ex, const struct field *field)
 
 static struct str traceparent(struct exchange *ex)
 {
-    const struct field *field = head_find(ex->head, F_TRACEPARENT);
-    if (field && is_traceparent(field->value))
+    const struct field *field = given_trace(ex->head);
+    if (field)
         return field->value;
     ex->trace_is_new = true;
     char *text = arena_alloc(&ex->arena, TRACEPARENT);
@@ -379,14 +302,20 @@ static struct str traceparent(struct exchange *ex)
     return (struct str){text, TRACEPARENT};
 }
 
+/* "//x" would be read as a host. */
+static struct str one_slash(struct str path)
+{
+    while (path.n > 1 && path.p[1] == '/')
+        path.p++, path.n--;
+    return path;
+}
+
 static struct str strip_prefix(struct str path, struct str prefix)
 {
     if (path.n < prefix.n || memcmp(path.p, prefix.p, prefix.n) != 0 ||
         (path.n > prefix.n && path.p[prefix.n] != '/'))
         return (struct str){NULL, 0};
-    path = (struct str){path.p + prefix.n, path.n - prefix.n};
-    while (path.n > 1 && path.p[1] == '/') /* "//x" would be read as a host */
-        path.p++, path.n--;
+    path = one_slash((struct str){path.p + prefix.n, path.n - prefix.n});
     return path.n ? path : STR("/");
 }
 
@@ -425,7 +354,7 @@ static bool set_target(struct exchange *ex)
     struct str path = head->path;
     bool changed = head->target.n && head->target.p[0] != '/' && head->target.p[0] != '*';
     if (route->rewrite.count) {
-        path = forward_expand(ex, &route->rewrite, ESCAPE_PATH);
+        path = one_slash(text_fill(ex, &route->rewrite));
         changed = true;
     } else if (route->strip_prefix) {
         struct str prefix = str_of(route->strip_prefix);

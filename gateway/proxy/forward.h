@@ -31,11 +31,6 @@ void forward_preface(struct exchange *ex);
 /* Makes a response's head what the client gets. Interim ones too. R_NONE or R_NO_MEMORY. */
 enum reason forward_response(struct exchange *ex, struct head *head);
 
-/* The value of a template for this exchange. `escape`: how variables are written. .p NULL: no
- * memory. */
-enum escape { ESCAPE_NONE, ESCAPE_FIELD, ESCAPE_PATH, ESCAPE_JSON, ESCAPE_HTML };
-struct str forward_expand(struct exchange *ex, const struct template *text, enum escape escape);
-
 /* A cookie's value in the request; .p NULL: it has none of that name. */
 struct str forward_cookie(const struct head *head, struct str name);
 

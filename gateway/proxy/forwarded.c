@@ -34,7 +34,8 @@ static bool walk_x(struct exchange *ex, struct str value)
         struct str hop =
             comma ? (struct str){comma + 1, (size_t)(value.p + value.n - comma - 1)} : value;
         value.n = comma ? (size_t)(comma - value.p) : 0;
-        if (is_end(ex, str_trim(hop)))
+        hop = str_trim(hop); /* RFC 9110 5.6.1: empty ones are stepped over */
+        if (hop.n && is_end(ex, hop))
             return true;
     }
     return false;

@@ -7,6 +7,7 @@
 #include "http/path.h"
 #include "proxy/forward.h"
 #include "proxy/plugins.h"
+#include "proxy/text.h"
 
 #define TEXT_MAX          1024 /* of a detail, before it is escaped */
 #define RETRY_AFTER_MAX_S 60
@@ -205,18 +206,6 @@ static enum shape shape_for(const struct exchange *ex, const struct leg_fault *f
     return text > json ? SHAPE_TEXT : SHAPE_PROBLEM;
 }
 
-/* Text of our own and harmless spans: only quotes and backslashes need care in JSON. */
-static struct str escaped(struct exchange *ex, const char *text, enum escape escape)
-{
-    struct template_part part = {.var = VAR_REQUEST_ID};
-    struct template one = {&part, 1};
-    struct str id = ex->req_id;
-    ex->req_id = str_of(text);
-    struct str out = forward_expand(ex, &one, escape);
-    ex->req_id = id;
-    return out;
-}
-
 static struct str format(struct exchange *ex, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 static struct str format(struct exchange *ex, const char *fmt, ...)
@@ -246,29 +235,29 @@ static struct str error_body(struct exchange *ex, const struct leg_fault *fault,
                              enum shape shape, unsigned status)
 {
     const struct reason_text *text = &reason_texts[fault->reason];
+    static const enum escape escapes[] = {
+        [SHAPE_PROBLEM] = ESCAPE_JSON, [SHAPE_HTML] = ESCAPE_HTML, [SHAPE_TEXT] = ESCAPE_NONE};
     char detail[TEXT_MAX] = "";
     put_detail(ex, fault, detail);
-    struct str safe = escaped(ex, detail,
-                              shape == SHAPE_PROBLEM ? ESCAPE_JSON
-                              : shape == SHAPE_HTML  ? ESCAPE_HTML
-                                                     : ESCAPE_NONE);
+    struct str safe = text_escape(&ex->arena, str_of(detail), escapes[shape]);
+    /* a trusted proxy chose it, or passed on what its client chose */
+    struct str id = text_escape(&ex->arena, ex->req_id, escapes[shape]);
     struct str more = limits_json(ex, fault);
-    int id_n = (int)ex->req_id.n, safe_n = (int)safe.n;
-    const char *id = ex->req_id.p;
-    if (!safe.p || !more.p)
+    int safe_n = (int)safe.n, id_n = (int)id.n;
+    if (!safe.p || !id.p || !more.p)
         return (struct str){NULL, 0};
     if (shape == SHAPE_HTML)
         return format(ex,
                       "<!doctype html>\n<title>%u %s</title>\n<h1>%s</h1>\n<p>%.*s</p>\n"
                       "<p>Reason <code>%s</code>, request <code>%.*s</code></p>\n",
-                      status, text->title, text->title, safe_n, safe.p, text->name, id_n, id);
+                      status, text->title, text->title, safe_n, safe.p, text->name, id_n, id.p);
     if (shape == SHAPE_TEXT)
         return format(ex, "%u %s\n%.*s\nreason: %s\nrequest: %.*s\n", status, text->title,
-                      safe_n, safe.p, text->name, id_n, id);
+                      safe_n, safe.p, text->name, id_n, id.p);
     return format(ex,
                   "{\"type\":\"urn:postern:problem:%s\",\"title\":\"%s\",\"status\":%u,"
                   "\"detail\":\"%.*s\",\"instance\":\"%.*s\",\"reason\":\"%s\"%.*s}\n",
-                  text->name, text->title, status, safe_n, safe.p, id_n, id, text->name,
+                  text->name, text->title, status, safe_n, safe.p, id_n, id.p, text->name,
                   (int)more.n, more.p);
 }
 
@@ -361,7 +350,7 @@ static void send_grpc(struct exchange *ex, const struct leg_fault *fault, unsign
     new_head(ex, &head, fields, 6, 200);
     ex->status = (uint16_t)status; /* what the log and the metrics say */
     struct str code = format(ex, "%u", grpc_status(fault->reason, status));
-    struct str message = escaped(ex, detail, ESCAPE_FIELD);
+    struct str message = text_escape(&ex->arena, str_of(detail), ESCAPE_FIELD);
     if (!code.p || !message.p)
         code = STR("14"), message = STR("");
     head_add_id(&head, &ex->arena, F_CONTENT_TYPE, STR("application/grpc"));
@@ -442,11 +431,7 @@ void reply_respond(struct exchange *ex)
     struct field fields[24];
     struct head head;
     struct str type = str_of(route->respond.type);
-    enum escape escape = type.n && memmem(type.p, type.n, "json", 4)   ? ESCAPE_JSON
-                         : type.n && memmem(type.p, type.n, "html", 4) ? ESCAPE_HTML
-                                                                       : ESCAPE_NONE;
-    struct str body =
-        route->respond.body.count ? forward_expand(ex, &route->respond.body, escape) : STR("");
+    struct str body = route->respond.body.count ? text_fill(ex, &route->respond.body) : STR("");
     new_head(ex, &head, fields, 24, route->respond.status);
     if (type.n && route->respond.status != 204 && route->respond.status != 304)
         head_add_id(&head, &ex->arena, F_CONTENT_TYPE, type);
@@ -466,19 +451,26 @@ static struct str local(const struct template *text, struct str to)
     return to;
 }
 
+/* Before a fragment, behind what is asked for already. */
+static struct str with_query(struct exchange *ex, struct str to, struct str query)
+{
+    const char *hash = memchr(to.p, '#', to.n);
+    struct str uri = {to.p, hash ? (size_t)(hash - to.p) : to.n};
+    struct str fragment = {to.p + uri.n, to.n - uri.n};
+    struct str mark = memchr(uri.p, '?', uri.n) ? STR("&") : STR("?");
+    return arena_join(&ex->arena, (struct str[]){uri, mark, query, fragment}, 4);
+}
+
 void reply_redirect(struct exchange *ex)
 {
     const struct conf_route *route = ex->match.route;
     struct field fields[24];
     struct head head;
-    struct str to = forward_expand(ex, &route->redirect.to, ESCAPE_PATH);
+    struct str to = text_fill(ex, &route->redirect.to);
     if (to.p)
         to = local(&route->redirect.to, to);
-    struct str query = ex->head->query;
-    if (to.p && query.p)
-        to = arena_join(
-            &ex->arena,
-            (struct str[]){to, memchr(to.p, '?', to.n) ? STR("&") : STR("?"), query}, 3);
+    if (to.p && ex->head->query.p)
+        to = with_query(ex, to, ex->head->query);
     new_head(ex, &head, fields, 24, route->redirect.status);
     if (to.p)
         head_add_id(&head, &ex->arena, F_LOCATION, to);

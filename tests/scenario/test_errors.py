@@ -36,6 +36,17 @@ def test_no_route(gateway, upstream):
     check(gw, gw.get("/other"), 404, "route.none")
 
 
+def test_an_id_of_a_trusted_proxy_cannot_write_the_answer(gateway):
+    """It may hold any printable byte, and stands in all three forms of an error."""
+    gw = gateway(HTTP.replace("listen =", 'trusted_proxies = {"127.0.0.0/8"} listen =') +
+                 'route "a" { path = "/only"  respond { } }')
+    wild = '"},{"x":"\\<script>&\''
+    problem = check(gw, gw.get("/other", fields=[("X-Request-Id", wild)]), 404, "route.none")
+    assert problem["instance"] == wild
+    page = gw.get("/other", fields=[("X-Request-Id", wild), ("Accept", "text/html")])
+    assert b"<script>" not in page.body and b"&lt;script&gt;&amp;&#39;" in page.body
+
+
 def test_wrong_method_names_the_right_ones(gateway, upstream):
     gw = gateway(HTTP + 'upstream "app" { server "@app@" {} }\n'
                  'route "a" { path = "/x"  methods = {GET, PUT}  upstream = app }', app=upstream())

@@ -108,6 +108,27 @@ def test_more_conditions_win_and_a_wrong_method_only_counts_where_they_hold(gate
     assert set(allow.split(", ")) == {"GET", "PUT"}
 
 
+def test_conditions_on_fields_that_the_connection_has(gateway):
+    """Upgrade, Content-Length and Host count although they are not among the fields then."""
+    gw = gateway(HTTP + say("any", path='"/x"') +
+                 say("websocket", **condition("header", "Upgrade", 'equals = "websocket"')) +
+                 say("empty", **condition("header", "Content-Length", 'equals = "0"')) +
+                 say("there", **condition("header", "Host", 'equals = "there:80"')))
+    assert which(gw, "/x") == "any"
+    assert which(gw, "/x", fields=[("Connection", "upgrade"), ("Upgrade", "websocket")]) == "websocket"
+    assert which(gw, "/x", fields=[("Upgrade", "websocket")]) == "any"
+    assert which(gw, "/x", method="POST", fields=[("Content-Length", "0")]) == "empty"
+    assert which(gw, "http://there:80/x", host="here") == "there"
+    assert which(gw, "http://here/x", host="there:80") == "any"
+
+
+def test_addresses_as_hosts(gateway):
+    gw = gateway(HTTP + say("six", host='{"[0:0::1]"}') + say("four", host="127.0.0.1") + say("any"))
+    for host, name in (("[::1]", "six"), ("[::1]:8080", "six"), ("[0000:0:0:0::1]:1", "six"), ("[::2]", "any"),
+                       ("127.0.0.1:80", "four"), ("127.0.0.1.", "four"), ("127.1", "any")):
+        assert which(gw, host=host) == name, host
+
+
 def test_a_cruel_expression_costs_no_time(gateway):
     gw = gateway(HTTP + say("any", path='"/x"') +
                  say("cruel", **condition("header", "X-A", "regex = '^(a|a)*$'")))
@@ -264,6 +285,10 @@ def test_respond_to_head_and_after_a_body(gateway):
     ("text/html", "<p>{header:X-In}</p>", "<script>'\"&", b"<p>&lt;script&gt;&#39;&#34;&amp;</p>"),
     ("text/plain", "{header:X-In} {path} {{x}", "<b>", b"<b> /r {x}"),
     ("application/problem+json", "{header:X-None}", "x", b""),
+    ("Application/JSON; charset=utf-8", '"{header:X-In}"', 'a"\xe9', b'"a\\u0022\\ufffd"'),
+    ("text/html; profile=json", "{header:X-In}", "<b>", b"&lt;b&gt;"),
+    ("image/svg+xml", "<text>{header:X-In}</text>", "<b>&", b"<text>&lt;b&gt;&amp;</text>"),
+    ("text/javascript", 'f("{header:X-In}")', "');g(\"</b>", b'f("\\u0027);g(\\u0022\\u003c/b\\u003e")'),
 ])
 def test_respond_escapes_for_its_content_type(gateway, type, body, header, expected):
     gw = gateway(HTTP + f"""route "r" {{ respond {{ type = "{type}"  body = '{body}' }} }}""")
@@ -273,10 +298,12 @@ def test_respond_escapes_for_its_content_type(gateway, type, body, header, expec
 def test_respond_with_a_file(gateway, tmp_path):
     page = tmp_path / "page.html"
     page.write_bytes(b"<h1>{path} \xff\0</h1>\n")
-    config = HTTP + f'route "r" {{ respond {{ status = 503 type = "text/html" file = "{page}" }} }}'
+    config = HTTP + (f'route "r" {{ respond {{ status = 503 type = "text/html" file = "{page}" }} }}\n'
+                     f'route "raw" {{ path = "/raw" respond {{ file = "{page}" template = false }} }}\n')
     gw = gateway(config)
-    response = gw.get("/r")
-    assert response.status == 503 and response.body == b"<h1>{path} \xff\0</h1>\n"
+    response = gw.get("/<r>'&")
+    assert response.status == 503 and response.body == b"<h1>/&lt;r&gt;&#39;&amp; \xff\0</h1>\n"
+    assert gw.get("/raw").body == b"<h1>{path} \xff\0</h1>\n"
     page.write_bytes(b"new")
     assert gw.get("/r").body.startswith(b"<h1>")
     gw.reload(config + "\n# again\n")
@@ -321,6 +348,29 @@ def test_redirect_joins_queries(gateway):
     gw = gateway(HTTP + 'route "r" { redirect { to = "/x?a=1" } }')
     assert gw.get("/?b=2").get("Location") == "/x?a=1&b=2"
     assert gw.get("/?").get("Location") in ("/x?a=1&", "/x?a=1")
+
+
+def test_redirect_keeps_queries_in_front_of_a_fragment(gateway):
+    gw = gateway(HTTP + 'route "r" { redirect { to = "/x#top" } }\n'
+                 'route "s" { path = "/s" redirect { to = "/x?a=1#top" } }')
+    assert gw.get("/").get("Location") == "/x#top"
+    assert gw.get("/?b=2").get("Location") == "/x?b=2#top"
+    assert gw.get("/s?b=2").get("Location") == "/x?a=1&b=2#top"
+
+
+@pytest.mark.parametrize("to, target, host, location", [
+    ("/find?q={id}", "/a&admin=1", "test", "/find?q=a%26admin%3D1"),
+    ("/find?q={id}", "/a+b%20c", "test", "/find?q=a%2Bb%20c"),
+    ("/find?q={id}#{id}", "/a'\"b", "test", "/find?q=a'%22b#a'%22b"),
+    ("/in?next={path}", "/a;b", "test", "/in?next=/a"),
+    ("/in?next={header:X-In}", "/a", "test", "/in?next=/%3Cx%3E%26y%3D%25"),
+    ("https://{host}/{id}", "/a", "[2001:DB8:0::1]:8080", "https://[2001:db8::1]/a"),
+    ("https://{id}.example.com/", "/evil.com:80@x", "test", "https://evil.com%3A80%40x.example.com/"),
+    ("https://{id}.example.com/", "/a(b)&", "test", "https://a%28b%29%26.example.com/"),
+])
+def test_redirect_escapes_for_its_place(gateway, to, target, host, location):
+    gw = gateway(HTTP + f'route "r" {{ path = "/{{id}}" redirect {{ to = "{to}" }} }}')
+    assert gw.get(target, host=host, fields=[("X-In", "/<x>&y=%")]).get("Location") == location
 
 
 def test_redirect_to_another_host(gateway):

@@ -74,7 +74,10 @@ static void is_a_fixed_point_of_loading(void **state)
         "route \"a\" { respond { status = 201 type = \"a/b\"\n"
         "body = '{\"a\": \"$x\\n{{{rest}\"}\n\ttwo' } }\n"
         "route \"b\" { path = /b redirect { status = 301 to = \"https://{host}{path}\" } }\n"
-        "route \"c\" { path = \"*\" respond { file = \"/dev/../etc/passwd\" } }\n",
+        "route \"c\" { path = \"*\" respond { file = \"/dev/../etc/passwd\" } }\n"
+        "route \"d\" { path = /d respond { body = '{x} {{y' template = false } }\n"
+        "route \"e\" { path = /e respond { file = \"/etc/passwd\" template = false } }\n"
+        "route \"f\" { path = /f host = \"[0:0::1]\" redirect { to = \"//a?b={path}#c\" } }\n",
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         free(fixed_point(conf_of(texts[i])));
@@ -201,9 +204,13 @@ static void the_reference_shows_options_that_there_are(void **state)
     struct conf_faults faults = {0};
     assert_null(conf_load_text("t", (struct str){text, n}, &faults));
     char *said = faults_text(&faults);
-    static const char *const expected[] = {
-        "health.service has no effect", "has all four of",       "respond has both",
-        "route.rewrite uses {id}",      "both strip_prefix and", "admin stands twice"};
+    static const char *const expected[] = {"health.service has no effect",
+                                           "has all four of",
+                                           "route has sticky beside",
+                                           "respond has both",
+                                           "route.rewrite uses {id}",
+                                           "both strip_prefix and",
+                                           "admin stands twice"};
     size_t at = 0;
     for (size_t i = 0; i < faults.count; i++) {
         if (is_named_only(faults.list[i].message))

@@ -83,6 +83,9 @@ static void a_trace_is_kept_or_started(void **state)
         "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
         "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
         "00-" ID "-00f067aa0ba902b7-01-x",
+        "cc-" ID "-00f067aa0ba902b7-01x",
+        "cc-" ID "-00f067aa0ba902b7-0",
+        "00-" ID "-00f067aa0ba902b7-01\r\ntraceparent: 00-" ID "-00f067aa0ba902b7-01",
     };
     for (size_t i = 0; i < sizeof(broken) / sizeof(*broken); i++) {
         char request[256];
@@ -96,6 +99,27 @@ static void a_trace_is_kept_or_started(void **state)
         char mine[64];
         snprintf(mine, sizeof(mine), "\nTraceparent: 00-%.*s-", ID_LEN, ex.trace_id.p);
         assert_has(out, mine);
+        end();
+    }
+}
+
+/* W3C Trace Context 3.2.2: a version to come begins like this one. */
+static void a_trace_of_a_later_version_is_kept(void **state)
+{
+    (void)state;
+    static const char *const later[] = {"01-" ID "-00f067aa0ba902b7-01",
+                                        "cc-" ID "-00f067aa0ba902b7-01-what-is-new"};
+    for (size_t i = 0; i < sizeof(later) / sizeof(*later); i++) {
+        char request[256], line[128];
+        begin("", "192.0.2.7");
+        snprintf(request, sizeof(request),
+                 "GET / HTTP/1.1\r\nHost: h\r\ntraceparent: %s\r\ntracestate: a=b\r\n\r\n",
+                 later[i]);
+        snprintf(line, sizeof(line), "\nTraceparent: %s\n", later[i]);
+        const char *out = forwarded(request);
+        assert_has(out, line);
+        assert_has(out, "\ntracestate: a=b\n");
+        assert_str(ex.trace_id, ID);
         end();
     }
 }
@@ -130,6 +154,10 @@ static void targets_are_rewritten_as_the_route_says(void **state)
         {"strip_prefix = \"/api\" path = \"/api/{rest...}\"", "/api/x?q=1", "/x?q=1"},
         {"strip_prefix = \"/api\" path = \"/api\"", "/api", "/"},
         {"path = \"/u/{id}\" rewrite = \"/v2/{id}/x\"", "/u/7?q", "/v2/7/x?q"},
+        {"path = \"/u/{r...}\" rewrite = \"/{r}\"", "/u/", "/"},
+        {"path = \"/u/{r...}\" rewrite = \"/v/{r}\"", "/u/?", "/v/?"},
+        {"path = \"/u/{r...}\" rewrite = \"/{host}/{r}\"", "/u/a%2Cb", "/other/a%2Cb"},
+        {"path = \"/u/{r...}\" rewrite = \"{path}/{r}\"", "/u/./a//b", "/u/a/b/a/b"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char request[256], line[128];
@@ -140,6 +168,20 @@ static void targets_are_rewritten_as_the_route_says(void **state)
         const char *out = forwarded(request);
         if (strncmp(out, line, strlen(line)) != 0)
             fail_msg("%s gives %s", cases[i].target, out);
+        end();
+    }
+}
+
+/* Where doubled slashes are kept, what is left of a path may begin with one. */
+static void no_target_begins_with_two_slashes_by_our_doing(void **state)
+{
+    (void)state;
+    static const char *const routes[] = {"path = \"/u/{r...}\" rewrite = \"/{r}\"",
+                                         "path = \"/u/{r...}\" strip_prefix = \"/u\""};
+    for (size_t i = 0; i < 2; i++) {
+        begin_with("paths { double_slash = keep }", "", routes[i], "192.0.2.7");
+        const char *out = forwarded("GET /u///evil.example//x HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_int_equal(strncmp(out, "/evil.example//x\n", 17), 0);
         end();
     }
 }
@@ -170,29 +212,36 @@ static void fields_are_edited_as_the_route_says(void **state)
     end();
 }
 
-static void variables_are_escaped_for_where_they_stand(void **state)
+static void all_x_forwarded_fields_are_a_proxys_word(void **state)
 {
     (void)state;
-    static const struct {
-        enum escape escape;
-        const char *out;
-    } cases[] = {
-        {ESCAPE_NONE, "[a\"\\<&'>\t%/]"},
-        {ESCAPE_FIELD, "[a\"\\<&'> %/]"},
-        {ESCAPE_JSON, "[a\\u0022\\u005c<&'>\\u0009%/]"},
-        {ESCAPE_HTML, "[a&#34;\\&lt;&amp;&#39;&gt;\t%/]"},
-        {ESCAPE_PATH, "[a%22%5c%3c&'%3e%09%25/]"},
-    };
-    struct template_part parts[] = {
-        {.var = VAR_LITERAL, .text = STR("[")},
-        {.var = VAR_REQUEST_ID},
-        {.var = VAR_LITERAL, .text = STR("]")},
-    };
-    struct template text = {parts, 3};
+    const char *request = "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Prefix: /p\r\n"
+                          "x_forwarded-port: 1\r\nX-Forwarded: a\r\nX-Forwarded-: b\r\n"
+                          "X-Forward-Port: c\r\nY-Forwarded-Port: d\r\n\r\n";
     begin("", "192.0.2.7");
-    ex.req_id = STR("a\"\\<&'>\t%/");
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_str(forward_expand(&ex, &text, cases[i].escape), cases[i].out);
+    const char *out = forwarded(request);
+    assert_lacks(out, "forwarded-prefix");
+    assert_lacks(out, "x_forwarded-port");
+    assert_has(out,
+               "\nX-Forwarded: a\nX-Forwarded-: b\nX-Forward-Port: c\nY-Forwarded-Port: d\n");
+    end();
+    begin("", "10.0.0.1");
+    out = forwarded(request);
+    assert_has(out, "\nX-Forwarded-Prefix: /p\nx_forwarded-port: 1\n");
+    end();
+}
+
+/* A field is renamed by one edit, two are exchanged, and what is added may say what was set. */
+static void edits_see_the_request_as_it_was(void **state)
+{
+    (void)state;
+    begin("request_headers { remove = {\"X-Old\"} set = {\"X-New: {header:X-Old}\", "
+          "\"X-A: {header:X-B}\", \"X-B: {header:X-A}\"} add = {\"X-C: {header:X-A}\"} }",
+          "192.0.2.7");
+    const char *out = forwarded("GET / HTTP/1.1\r\nHost: h\r\nX-Old: o\r\nX-A: 1\r\n"
+                                "X-B: 2\r\n\r\n");
+    assert_has(out, "\nX-New: o\nX-A: 2\nX-B: 1\nX-C: 1\n");
+    assert_lacks(out, "X-Old");
     end();
 }
 
@@ -279,10 +328,13 @@ int main(void)
         cmocka_unit_test(a_trusted_proxys_word_is_kept),
         cmocka_unit_test(who_is_behind_trusted_proxies),
         cmocka_unit_test(a_trace_is_kept_or_started),
+        cmocka_unit_test(a_trace_of_a_later_version_is_kept),
+        cmocka_unit_test(all_x_forwarded_fields_are_a_proxys_word),
+        cmocka_unit_test(edits_see_the_request_as_it_was),
         cmocka_unit_test(hop_by_hop_fields_stay_behind),
         cmocka_unit_test(targets_are_rewritten_as_the_route_says),
+        cmocka_unit_test(no_target_begins_with_two_slashes_by_our_doing),
         cmocka_unit_test(fields_are_edited_as_the_route_says),
-        cmocka_unit_test(variables_are_escaped_for_where_they_stand),
         cmocka_unit_test(cookies_are_found_by_their_whole_name),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -28,6 +28,12 @@ static void the_client_is_the_right_most_that_no_proxy_is(void **state)
                  "1.1.1.1");
     check_client(x, "10.0.0.1", "X-Forwarded-For: 1.1.1.1, junk, 10.2.2.2\r\n", "10.2.2.2");
     check_client(x, "fd00::1", "X-Forwarded-For: 2001:db8::9\r\n", "2001:db8::9");
+    check_client(x, "10.0.0.1", "X-Forwarded-For: 1.1.1.1, ,10.2.2.2,\r\n", "1.1.1.1");
+    check_client(x, "10.0.0.1", "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: ,\r\n",
+                 "1.1.1.1");
+    check_client(x, "10.0.0.1", "X-Forwarded-For: 1.1.1.1:80, 10.2.2.2:4711\r\n", "1.1.1.1");
+    check_client(x, "10.0.0.1", "X-Forwarded-For: 2001:DB8::9, [fd00::2]:80\r\n",
+                 "2001:db8::9");
     check_client(x, "10.0.0.1", "Forwarded: for=3.3.3.3\r\n", "10.0.0.1");
 }
 

@@ -44,6 +44,16 @@ static void takes_every_option(void **state)
     conf_free(conf);
 }
 
+static void addresses_of_hosts_have_one_spelling(void **state)
+{
+    (void)state;
+    struct conf *conf = conf_of(
+        LISTENER "route \"r\" { host = {\"[0:0::0:1]\", \"[2001:DB8::a]\"} respond {} }");
+    assert_string_equal(conf->routes[0].hosts.list[0], "[::1]");
+    assert_string_equal(conf->routes[0].hosts.list[1], "[2001:db8::a]");
+    conf_free(conf);
+}
+
 static void checks_hosts_methods_and_numbers(void **state)
 {
     (void)state;
@@ -147,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
         cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(addresses_of_hosts_have_one_spelling),
         cmocka_unit_test(checks_hosts_methods_and_numbers),
         cmocka_unit_test(an_empty_list_would_match_nothing),
         cmocka_unit_test(checks_what_the_path_becomes),

@@ -27,6 +27,10 @@ static void takes_upstreams_and_weights_in_their_order(void **state)
     assert_string_equal(s->split.sticky_name, "X-Id");
     assert_int_equal(s->split.index, 1);
     conf_free(conf);
+    conf = conf_of(FIRST SPLIT_ROUTE "route \"r\" { split { u = 1 v = 1 } sticky = cookie:a }");
+    assert_int_equal(conf->routes[0].split.sticky, HASH_COOKIE);
+    assert_string_equal(conf->routes[0].split.sticky_name, "a");
+    conf_free(conf);
 }
 
 static void names_what_is_wrong(void **state)
@@ -47,6 +51,13 @@ static void names_what_is_wrong(void **state)
         {"split { u = 1 sticky = path }",
          "split.sticky is path, expected client_ip, header:NAME or cookie:NAME"},
         {"split { u = 1 sticky = 'header:' }", "split.sticky is header:, expected"},
+        {"split { u = 1 } sticky = client_ip", NULL},
+        {"sticky = 'cookie:id' split { u = 1 v = 1 }", NULL},
+        {"split { u = 1 } sticky = path",
+         "route.sticky is path, expected client_ip, header:NAME"},
+        {"split { u = 1 sticky = client_ip } sticky = client_ip",
+         "route has sticky beside split and in it, expected one"},
+        {"upstream = u sticky = client_ip", "route.sticky has no effect without split"},
         {"split { u = 1 } strip_prefix = /x path = '/x/{r...}'", NULL},
     };
     CHECK_OPTIONS(FIRST SPLIT_ROUTE "route \"r\" {", "}", cases);

@@ -52,6 +52,10 @@ static void fills_in_names_and_leaves_other_braces(void **state)
     expect_parts("a{{{id}}", "a{|<0>|}");
     expect_parts("{{{{", "{|{");
     expect_parts("{", "{");
+    char name[300] = "{";
+    memset(name + 1, 'a', 297);
+    strcpy(name + 298, "}"); /* longer than any name */
+    expect_parts(name, name);
 }
 
 static void puts_back_what_reads_the_same(void **state)
@@ -89,6 +93,8 @@ static void a_name_that_nothing_binds_is_a_fault(void **state)
         "client_ip, request_id, host, path or header:NAME (write {{ for a plain brace)\n");
     expect_faults(LISTENER UPSTREAM "route \"r\" { upstream = u rewrite = \"/{header:X}\" }",
                   "t:3: route.rewrite uses {header:X}, which cannot stand there\n");
+    expect_faults(LISTENER "route \"r\" { respond { body = \"{header:Content-Length}\" } }",
+                  "t:2: respond.body uses {header:Content-Length}, which cannot stand there\n");
 }
 
 int main(void)
