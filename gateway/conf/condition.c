@@ -116,11 +116,29 @@ static bool value_holds(const struct conf_condition *condition, struct str value
     return false;
 }
 
+/* Fields that are not among the head's when routes are looked for, or do not count there. */
+static bool is_kept_apart(unsigned field)
+{
+    return field == F_HOST || field == F_UPGRADE || field == F_CONTENT_LENGTH;
+}
+
+static bool apart_holds(const struct conf_condition *condition, const struct head *head)
+{
+    char digits[20];
+    struct str value = condition->field == F_HOST      ? head->authority
+                       : condition->field == F_UPGRADE ? head->upgrade
+                                                       : (struct str){NULL, 0};
+    if (condition->field == F_CONTENT_LENGTH && head->has_length)
+        value = (struct str){digits, str_put_u64(digits, head->length)};
+    return value.p && value_holds(condition, value);
+}
+
 static bool header_holds(const struct conf_condition *condition, const struct head *head)
 {
     struct str name = str_of(condition->name);
-    bool some = false;
-    for (uint32_t i = 0; head && i < head->count && !some; i++)
+    bool apart = is_kept_apart(condition->field),
+         some = head && apart && apart_holds(condition, head);
+    for (uint32_t i = 0; head && !apart && i < head->count && !some; i++)
         some = str_eq_nocase(head->fields[i].name, name) &&
                value_holds(condition, head->fields[i].value);
     return some != (condition->test == CONDITION_ABSENT);
@@ -270,6 +288,13 @@ static void name_compile(struct load *load, cfg_t *sec, const struct conf_route 
                    sec->name, name.p, ret->query ? "parameter" : "header",
                    ret->query ? "1 to 256 bytes without control characters, not encoded"
                               : "letters, digits and !#$%&'*+-.^_`|~");
+    ret->field = ret->query ? F_OTHER : field_id_of(name);
+    if (!is_kept_apart(ret->field) &&
+        (head_is_hop(ret->field) || ret->field == F_TRANSFER_ENCODING))
+        load_fault(load, value_line(sec),
+                   "%s \"%s\" would never hold: the field belongs to the client's connection, "
+                   "expected one of its requests",
+                   sec->name, name.p);
     for (const struct conf_condition *c = route->conditions; ret->name && c < ret; c++)
         if (c->name && is_same_name(c, ret))
             load_fault(load, value_line(sec),

@@ -59,6 +59,45 @@ static void a_header_equals_is_there_or_matches(void **state)
     CHECK("match_header X-A { regex = '^$' }", {{{"X-A", ""}}, NULL, true});
 }
 
+/* Of fields that are taken off, or count only together with others. */
+static void fields_kept_apart_are_found_where_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *condition;
+        bool holds;
+    } cases[] = {
+        {"match_header Upgrade { equals = websocket }", true},
+        {"match_header upgrade { regex = '^web' }", true},
+        {"match_header Upgrade { present = false }", false},
+        {"match_header Content-Length { equals = 12 }", true},
+        {"match_header content-length { present = true }", true},
+        {"match_header Content-Length { equals = 1 }", false},
+        {"match_header Host { equals = \"A.example:80\" }", true},
+        {"match_header Host { equals = b }", false},
+    };
+    struct field host = {.name = STR("Host"), .value = STR("b"), .id = F_HOST};
+    struct head some = {.fields = &host,
+                        .count = 1,
+                        .cap = 1,
+                        .authority = STR("A.example:80"),
+                        .upgrade = STR("websocket"),
+                        .has_length = true,
+                        .length = 12},
+                none = {.authority = STR("h")};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct conf *conf = route_of(cases[i].condition);
+        if (conditions_hold(&conf->routes[0], &some) != cases[i].holds)
+            fail_msg("%s", cases[i].condition);
+        conf_free(conf);
+    }
+    struct conf *conf = route_of("match_header Upgrade { present = false } "
+                                 "match_header Content-Length { present = false }");
+    assert_true(conditions_hold(&conf->routes[0], &none));
+    assert_true(conditions_hold(&conf->routes[0], NULL));
+    conf_free(conf);
+}
+
 static void a_parameter_is_compared_decoded(void **state)
 {
     (void)state;
@@ -174,6 +213,10 @@ static void names_what_is_wrong(void **state)
         {"match_query x { regex = '\\C' }", "which does not compile: using \\C is disabled"},
         {"match_header X { equals = 1 } match_header x { present = true }",
          "match_header \"x\" stands twice in route \"r\", expected once"},
+        {"match_header Connection { equals = close }",
+         "match_header \"Connection\" would never hold: the field belongs to the client's"},
+        {"match_header transfer-encoding { present = true }", "would never hold"},
+        {"match_query Connection { equals = close }", NULL},
         {"match_header X { match = 1 present = true }",
          "unknown option \"match\" in match_header"},
     };
@@ -203,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_equals_is_there_or_matches),
+        cmocka_unit_test(fields_kept_apart_are_found_where_they_are),
         cmocka_unit_test(a_parameter_is_compared_decoded),
         cmocka_unit_test(all_of_them_must_hold),
         cmocka_unit_test(a_cruel_expression_is_given_up),
