@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "conf/load.h"
+#include "http/path.h"
 
 /* A thing with a text that no other of its kind may have. */
 struct named {
@@ -98,14 +99,13 @@ static const char *nearest_name(const char *name, const struct names *names)
     return best;
 }
 
-static void fault_reference(struct load *load, const struct conf_route *route, const char *kind,
-                            const char *name, const struct names *names)
+static void fault_reference(struct load *load, const struct conf_route *route, int line,
+                            const char *kind, const char *name, const struct names *names)
 {
     const char *nearest = nearest_name(name, names);
-    conf_fault(load->faults, route->where,
-               "route \"%s\" names %s \"%s\", which there is not%s%s%s", route->name, kind,
-               name, nearest ? ", did you mean \"" : "", nearest ? nearest : "",
-               nearest ? "\"?" : "");
+    load_fault(load, line, "route \"%s\" names %s \"%s\", which there is not%s%s%s",
+               route->name, kind, name, nearest ? ", did you mean \"" : "",
+               nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
 static int compare_text(const void *key, const void *named)
@@ -120,14 +120,14 @@ static const struct named *find(const struct names *names, const char *text)
     return bsearch(text, names->list, names->count, sizeof(*names->list), compare_text);
 }
 
-static void refer(struct load *load, const struct conf_route *route, const char *upstream,
-                  const struct names *names, size_t *ret_index)
+static void refer(struct load *load, const struct conf_route *route, int line,
+                  const char *upstream, const struct names *names, size_t *ret_index)
 {
     const struct named *named = find(names, upstream);
     if (named)
         *ret_index = named->order;
     else
-        fault_reference(load, route, "upstream", upstream, names);
+        fault_reference(load, route, line, "upstream", upstream, names);
 }
 
 static void check_upstreams(struct load *load, struct names *names)
@@ -140,10 +140,12 @@ static void check_upstreams(struct load *load, struct names *names)
     for (size_t i = 0; i < conf->route_count; i++) {
         struct conf_route *route = &conf->routes[i];
         if (route->upstream)
-            refer(load, route, route->upstream, names, &route->upstream_index);
-        for (size_t k = 0; k < route->split.count; k++)
-            refer(load, route, route->split.shares[k].upstream, names,
-                  &route->split.shares[k].upstream_index);
+            refer(load, route, route->upstream_line, route->upstream, names,
+                  &route->upstream_index);
+        for (size_t k = 0; k < route->split.count; k++) {
+            struct conf_share *share = &route->split.shares[k];
+            refer(load, route, share->line, share->upstream, names, &share->upstream_index);
+        }
     }
     names->count = 0;
 }
@@ -163,9 +165,51 @@ static void check_listeners(struct load *load, struct names *names)
         const struct conf_route *route = &conf->routes[i];
         for (size_t l = 0; l < route->listeners.count; l++)
             if (!find(names, route->listeners.list[l]))
-                fault_reference(load, route, "listener", route->listeners.list[l], names);
+                fault_reference(load, route, route->listeners_line, "listener",
+                                route->listeners.list[l], names);
     }
     names->count = 0;
+}
+
+static bool is_on(const struct conf_route *route, const struct conf_listener *listener)
+{
+    bool on = !route->listeners.count;
+    for (size_t i = 0; i < route->listeners.count && !on; i++)
+        on = strcmp(route->listeners.list[i], listener->name) == 0;
+    return on;
+}
+
+/* A path with what all of the route's listeners take away, or refuse, before they compare. */
+static void check_reading(struct load *load, const struct conf_route *route, const char *what,
+                          enum path_class class, unsigned drops, const char *option)
+{
+    const struct conf *conf = load->conf;
+    bool some = false;
+    if (route->faulty || !strstr(route->path, what))
+        return;
+    for (size_t i = 0; i < conf->listener_count; i++) {
+        unsigned allow = conf->listeners[i].path_allow;
+        if (!is_on(route, &conf->listeners[i]))
+            continue;
+        if (allow & class && !(allow & drops))
+            return;
+        some = true;
+    }
+    if (some)
+        conf_fault(
+            load->faults, route->where,
+            "route \"%s\" would never match: its path has \"%s\", which no listener of it "
+            "keeps (paths.%s)",
+            route->name, what, option);
+}
+
+static void check_paths(struct load *load)
+{
+    for (size_t i = 0; i < load->conf->route_count; i++) {
+        const struct conf_route *route = &load->conf->routes[i];
+        check_reading(load, route, "//", PATH_DOUBLE_SLASH, PATH_MERGE_SLASHES, "double_slash");
+        check_reading(load, route, ";", PATH_PARAMETER, PATH_DROP_PARAMETERS, "parameter");
+    }
 }
 
 void check_all(struct load *load)
@@ -183,5 +227,6 @@ void check_all(struct load *load)
     check_addresses(load, &names);
     check_upstreams(load, &names);
     check_listeners(load, &names);
+    check_paths(load);
     mem_free(names.list);
 }

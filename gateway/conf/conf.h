@@ -221,6 +221,7 @@ struct conf_share { /* one of a split */
     char *upstream;
     size_t upstream_index; /* in conf->upstreams */
     uint32_t weight;
+    int line; /* while loading, in the flat text */
 };
 #define SPLIT_SHARES 64
 
@@ -272,11 +273,13 @@ struct conf_edit {
 struct conf_route {
     struct conf_where where;
     char *name;
-    struct conf_strs listeners;     /* names; none: all */
-    struct conf_strs hosts;         /* lower case; "*.example.org"; none: any */
-    char *path;                     /* pattern; default "/{rest...}"; "*": OPTIONS * */
-    struct conf_strs methods;       /* none: any */
-    char *captures[ROUTE_CAPTURES]; /* names bound by path, in order */
+    bool faulty;                       /* while loading: it is not compared with others */
+    int upstream_line, listeners_line; /* while loading, in the flat text */
+    struct conf_strs listeners;        /* names; none: all */
+    struct conf_strs hosts;            /* lower case; "*.example.org"; none: any */
+    char *path;                        /* pattern; default "/{rest...}"; "*": OPTIONS * */
+    struct conf_strs methods;          /* none: any */
+    char *captures[ROUTE_CAPTURES];    /* names bound by path, in order */
     size_t capture_count;
     struct conf_condition *conditions; /* all must hold */
     size_t condition_count;

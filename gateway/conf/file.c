@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "conf/load.h"
+#include "conf/route.h"
 #include "conf/tls_make.h"
 
 /* libconfuse gives its error function no pointer of ours, and its lexer is one for the whole
@@ -124,8 +125,10 @@ static void compile_sections(struct load *load, cfg_t *tree)
         cfg_t *sec = cfg_getnsec(tree, "route", (unsigned)i);
         struct conf_route *route = &conf->routes[conf->route_count++];
         route->where = load_where(load, value_line(sec));
+        size_t before = load->faults->count;
         route->name = compile_name(load, sec);
         route_compile(load, sec, route);
+        route->faulty = load->faults->count > before;
         plugins_compile(load, sec, &route->plugins);
     }
 }
@@ -133,6 +136,7 @@ static void compile_sections(struct load *load, cfg_t *tree)
 static void load_run(struct load *load, struct str text)
 {
     struct conf *conf = load->conf;
+    size_t before = load->faults->count;
     grammar_init(load);
     if (!load->no_memory)
         scan_main(load, conf->file, text);
@@ -145,6 +149,9 @@ static void load_run(struct load *load, struct str text)
             check_all(load);
         if (!load->no_memory && !load->broken)
             plugins_configure(load, tree);
+        /* of a file without other faults whoever makes its router reports these */
+        if (!load->no_memory && !load->broken && load->faults->count > before)
+            router_check(conf, load->faults);
     }
     if (tree)
         cfg_free(tree);

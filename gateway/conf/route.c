@@ -467,6 +467,8 @@ static void make_drafts(struct router *router, struct draft *drafts)
     char *key = router->key_bytes;
     for (size_t i = 0; i < conf->route_count; i++) {
         const struct conf_route *route = &conf->routes[i];
+        if (route->faulty)
+            continue;
         struct draft draft = {
             .key = {key, (uint32_t)pattern_key(str_of(route->path), key)},
             .route = route,
@@ -540,35 +542,57 @@ static bool make_room(struct router *router, size_t *ret_drafts)
            router->key_bytes;
 }
 
+/* All routes in their order; reports those that get no request. NULL: no memory. */
+static struct draft *draft_routes(struct router *router, struct conf_faults *faults)
+{
+    size_t count;
+    if (!make_room(router, &count))
+        return NULL;
+    struct draft *drafts = mem_alloc((count + 1) * sizeof(*drafts));
+    uint32_t *open = mem_zalloc((router->conf->route_count + 1) * sizeof(*open));
+    if (drafts && open) {
+        make_drafts(router, drafts);
+        qsort(drafts, router->count, sizeof(*drafts), compare_drafts);
+        check_twins(router, drafts, open, faults);
+    } else {
+        mem_free(drafts);
+        drafts = NULL;
+    }
+    mem_free(open);
+    return drafts;
+}
+
 struct router *router_new(const struct conf *conf, struct conf_faults *faults)
 {
     struct router *router = mem_zalloc(sizeof(*router));
     struct draft *drafts = NULL;
-    uint32_t *open = NULL;
-    size_t before = faults->count, count;
+    size_t before = faults->count;
     if (!router)
         goto fail;
     router->conf = conf;
     if (getrandom(&router->seed, sizeof(router->seed), 0) < 0)
         router->seed = (uintptr_t)router;
-    if (!make_room(router, &count) || !(drafts = mem_alloc((count + 1) * sizeof(*drafts))) ||
-        !(open = mem_zalloc((conf->route_count + 1) * sizeof(*open))))
-        goto fail;
-    make_drafts(router, drafts);
-    qsort(drafts, router->count, sizeof(*drafts), compare_drafts);
-    check_twins(router, drafts, open, faults);
-    if (faults->count > before || !make_trees(router, drafts))
+    drafts = draft_routes(router, faults);
+    if (!drafts || faults->count > before || !make_trees(router, drafts))
         goto fail;
     mem_free(drafts);
-    mem_free(open);
     return router;
 fail:
     if (faults->count == before)
         conf_fault(faults, (struct conf_where){conf->file, 0}, "out of memory for the routes");
     mem_free(drafts);
-    mem_free(open);
     router_free(router);
     return NULL;
+}
+
+void router_check(const struct conf *conf, struct conf_faults *faults)
+{
+    struct router *router = mem_zalloc(sizeof(*router));
+    if (!router)
+        return;
+    router->conf = conf;
+    mem_free(draft_routes(router, faults));
+    router_free(router);
 }
 
 void router_free(struct router *router)

@@ -19,6 +19,8 @@ struct router;
  * NULL when there are faults or no memory. */
 struct router *router_new(const struct conf *conf, struct conf_faults *faults);
 void router_free(struct router *router);
+/* The faults that router_new would report of a configuration that has others. */
+void router_check(const struct conf *conf, struct conf_faults *faults);
 
 struct route_match {
     const struct conf_route *route; /* NULL: none matches */

@@ -235,8 +235,10 @@ static void action_compile(struct load *load, cfg_t *sec, struct conf_route *ret
                    "exactly one",
                    ret->name, how_many[actions]);
     ret->action = ACTION_UPSTREAM;
-    if (upstream)
+    if (upstream) {
         ret->upstream = load_copy(load, str_of(upstream->text));
+        ret->upstream_line = upstream->line;
+    }
     if (split)
         shares_compile(load, split, ret);
     sticky_compile(load, sec, split, ret);
@@ -253,6 +255,8 @@ void route_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
     ret->body_bytes = UINT64_MAX;
     ret->access_log = true;
     list_compile(load, sec, "listener", false, &ret->listeners);
+    if (ret->listeners.count)
+        ret->listeners_line = value_get(sec, "listener")->line;
     hosts_compile(load, sec, ret);
     ret->path = load_copy(load, str_of(path ? path->text : "/{rest...}"));
     if (!ret->path)

@@ -316,10 +316,20 @@ static bool take_value(struct scan *scan, const cfg_opt_t *option)
     return true;
 }
 
+/* What comes next has its own line in faults. */
+static void keep_line(struct scan *scan)
+{
+    const struct load *load = scan->load;
+    int line = lex_peek(scan->lexer)->line;
+    if (load->place_count && load->places[load->place_count - 1].line != line)
+        put_line(scan, line);
+}
+
 static void take_list(struct scan *scan, const cfg_opt_t *option)
 {
     putz(scan, "{");
     while (!take_mark(scan, '}')) {
+        keep_line(scan);
         if (!take_value(scan, option))
             break;
         if (take_mark(scan, '}'))

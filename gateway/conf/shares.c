@@ -17,6 +17,7 @@ static void share_compile(struct load *load, const struct value *name,
         }
     share->upstream = load_copy(load, str_of(name->text));
     share->weight = (uint32_t)number;
+    share->line = name->line;
     route->split.count += share->upstream != NULL;
     route->split.total += share->weight;
 }

@@ -14,8 +14,8 @@ static inline struct conf *routes_of(const char *const *lines, size_t n)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    fputs("listener \"one\" { listen = \"127.0.0.1:1\" } listener \"two\" { listen = "
-          "\"127.0.0.1:2\" }\n",
+    fputs("listener \"one\" { listen = \"127.0.0.1:1\" paths { double_slash = keep } } "
+          "listener \"two\" { listen = \"127.0.0.1:2\" paths { double_slash = keep } }\n",
           out);
     for (size_t i = 0; i < n; i++) {
         int name = (int)strcspn(lines[i], " ");

@@ -30,6 +30,59 @@ static void names_refer_to_something(void **state)
                   "\"users\"?\n");
 }
 
+static void each_fault_has_its_own_line(void **state)
+{
+    (void)state;
+    expect_faults(LISTENER
+                  "route \"a\" {\npath = /a\nupstream = no\nlistener =\n{nor}\n}\n"
+                  "route \"b\" { split {\nno = 1\n} methods = {\nGET,\nGET,\n\nget} }\n",
+                  "t:4: route \"a\" names upstream \"no\", which there is not\n"
+                  "t:6: route \"a\" names listener \"nor\", which there is not\n"
+                  "t:9: route \"b\" names upstream \"no\", which there is not\n"
+                  "t:12: route.methods has \"GET\" twice, expected once\n"
+                  "t:14: route.methods has \"get\", did you mean GET?\n");
+}
+
+/* Also when there are other faults; routes that have some are not judged. */
+static void conflicts_are_reported_with_the_rest(void **state)
+{
+    (void)state;
+    expect_faults(
+        LISTENER UPSTREAM
+        "route \"a\" { path = \"/{x}\" upstream = u }\n"
+        "route \"b\" { path = \"/{y}\" upstream = no }\n"
+        "route \"c\" { path = \"/{z}\" upstream = u match_header X { regex = \"(\" } }\n"
+        "route \"d\" { path = \"/{z}\" upstream = u match_header X { regex = \"(\" } }\n",
+        "t:4: route \"b\" names upstream \"no\", which there is not\n"
+        "t:4: route \"b\" can never be told apart from route \"a\" (t:3), which takes "
+        "all requests of its host, path, listeners, methods and conditions\n"
+        "t:5: match_header.regex is \"(\", which does not compile: missing closing "
+        "parenthesis at byte 1\n"
+        "t:6: match_header.regex is \"(\", which does not compile: missing closing "
+        "parenthesis at byte 1\n");
+}
+
+static void a_path_that_no_listener_keeps_is_a_fault(void **state)
+{
+    (void)state;
+    expect_faults(
+        LISTENER "route \"a\" { path = \"/a//b\" respond {} }\n"
+                 "route \"b\" { path = \"/a;b\" respond {} }\n",
+        "t:2: route \"a\" would never match: its path has \"//\", which no listener of it "
+        "keeps (paths.double_slash)\n"
+        "t:3: route \"b\" would never match: its path has \";\", which no listener of it "
+        "keeps (paths.parameter)\n");
+    conf_free(conf_of(LISTENER
+                      "listener \"k\" { listen = \"127.0.0.1:2\" paths { double_slash = "
+                      "keep parameter = keep } }\n"
+                      "route \"a\" { path = \"/a//b;c\" respond {} }\n"));
+    expect_faults(
+        LISTENER "listener \"k\" { listen = \"127.0.0.1:2\" paths { double_slash = keep } "
+                 "}\nroute \"a\" { listener = l path = \"/a//b\" respond {} }\n",
+        "t:3: route \"a\" would never match: its path has \"//\", which no listener of it "
+        "keeps (paths.double_slash)\n");
+}
+
 static void finds_the_upstream_of_each_route(void **state)
 {
     (void)state;
@@ -76,6 +129,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_things_have_two_names),
         cmocka_unit_test(names_refer_to_something),
+        cmocka_unit_test(each_fault_has_its_own_line),
+        cmocka_unit_test(conflicts_are_reported_with_the_rest),
+        cmocka_unit_test(a_path_that_no_listener_keeps_is_a_fault),
         cmocka_unit_test(finds_the_upstream_of_each_route),
         cmocka_unit_test(an_address_is_listened_on_once),
         cmocka_unit_test(there_is_a_listener),
