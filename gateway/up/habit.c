@@ -1,6 +1,7 @@
 #include "up/habit.h"
 
-#define LEARN_MIN_MS 1000 /* idle ages below this teach nothing: servers restart */
+#define LEARN_MIN_MS 200  /* idle ages below this teach nothing: servers restart */
+#define APART_MS     1000 /* closer together it is one event, of many connections */
 
 uint64_t habit_idle_ms(const struct habit *habit, uint64_t limit)
 {
@@ -12,9 +13,8 @@ uint64_t habit_idle_ms(const struct habit *habit, uint64_t limit)
 
 void habit_hung_up(struct habit *habit, uint64_t now_ms, uint64_t age_ms)
 {
-    if (age_ms < LEARN_MIN_MS || age_ms > UINT32_MAX ||
-        now_ms - habit->hung_up_at < LEARN_MIN_MS)
-        return; /* many at once are one event: it may have restarted */
+    if (age_ms < LEARN_MIN_MS || age_ms > UINT32_MAX || now_ms - habit->hung_up_at < APART_MS)
+        return; /* it may have restarted */
     uint64_t before = habit->hung_up_ms;
     uint64_t apart = age_ms > before ? age_ms - before : before - age_ms;
     if (before && apart <= age_ms / 10)

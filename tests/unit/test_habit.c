@@ -40,8 +40,8 @@ static void different_times_and_short_ones_teach_nothing(void **state)
     struct habit habit = {0};
     habit_hung_up(&habit, 100000, 15000);
     habit_hung_up(&habit, 200000, 30000);
-    habit_hung_up(&habit, 300000, 500);
-    habit_hung_up(&habit, 400000, 500);
+    habit_hung_up(&habit, 300000, 150);
+    habit_hung_up(&habit, 400000, 150);
     habit_hung_up(&habit, 500000, UINT32_MAX + 1ull);
     assert_int_equal(habit.learned_ms, 0);
 }
