@@ -16,7 +16,7 @@ static int pick_among(struct context *cx, const struct fleet *fleet, const struc
         int server = balance_pick(fleet->cluster, &passed, hash, random);
         if (server < 0)
             return busy < 0 ? down : busy;
-        const struct pool *pool = fleet->pools[server];
+        struct pool *pool = fleet->pools[server];
         bool is_down = pool_is_down(pool);
         if (!is_down && (hash || !pool_is_busy(pool))) /* keys wait for their server */
             return server;
@@ -36,6 +36,15 @@ int attempt_pick(struct context *cx, const struct fleet *fleet, const struct tri
     if (server < 0 && fleet->cluster->watch.panic == PANIC_USE_ALL)
         server = pick_among(cx, fleet, tried, hash, VITAL_OUT & ~VITAL_DRAINING);
     return server;
+}
+
+int attempt_moves_to(const struct fleet *fleet, const struct tried *tried,
+                     const struct pool *pool)
+{
+    int server = pool_server(pool, fleet->cluster);
+    bool is_out = server < 0 || tried_has(tried, (unsigned)server) ||
+                  (vitals_word(fleet->cluster->servers[server].vitals) & VITAL_OUT);
+    return is_out ? -1 : server;
 }
 
 /* ---- once more ---- */

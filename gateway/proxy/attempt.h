@@ -18,6 +18,11 @@
 int attempt_pick(struct context *cx, const struct fleet *fleet, const struct tried *tried,
                  uint64_t hash);
 
+/* Which server of the fleet's that pool is for, when somebody who has tried `tried` and waits
+ * for a busy one may as well go there; -1: it is none of those. */
+int attempt_moves_to(const struct fleet *fleet, const struct tried *tried,
+                     const struct pool *pool);
+
 void attempt_budget_turn(struct fleet *fleet, uint64_t now); /* the window moves on */
 /* One more request, to which retries are in proportion. */
 static inline void attempt_begun(struct fleet *fleet, uint64_t now)

@@ -343,8 +343,23 @@ static bool send_body(struct call *call)
     return true;
 }
 
+/* The name that the server knows itself by. */
+static struct str host_of(const struct call *call)
+{
+    const struct conf_upstream *upstream = call->upstream;
+    const struct server *server = &call->cluster->servers[call->server];
+    if (upstream->implicit) /* "http://HOST[:PORT]" */
+        return str_of(strstr(upstream->name, "://") + 3);
+    if (upstream->host == HOST_NAME)
+        return str_of(upstream->host_name);
+    return server->addr.sa.sa_family == AF_UNIX
+               ? STR("localhost")
+               : str_of(conf_server_name(&upstream->servers[server->from]));
+}
+
 static void take(struct call *call, struct h1_client *client)
 {
+    struct str host = host_of(call);
     call->client = client;
     call->up = &client->leg;
     call->up->events = &events;
@@ -358,8 +373,10 @@ static void take(struct call *call, struct h1_client *client)
         stream_write(&client->stream, bytes,
                      proxy_protocol_write(bytes, call->cluster->proxy_protocol, NULL, NULL));
     }
-    call->up->ops->send_head(call->up, &call->head);
-    if (!send_body(call)) {
+    bool ok = head_set(&call->head, &call->arena, field_names[F_HOST], host) == 0;
+    if (ok)
+        call->up->ops->send_head(call->up, &call->head);
+    if (!ok || !send_body(call)) {
         drop_up(call);
         fail_later(call, "out of memory");
         return;
@@ -377,6 +394,21 @@ static void on_ready(struct pool_waiter *waiter, struct h1_client *client)
     take(of_waiter(waiter), client);
 }
 
+static bool may_move(const struct pool_waiter *waiter, const struct pool *to)
+{
+    const struct call *call =
+        (const struct call *)((const char *)waiter - offsetof(struct call, waiter));
+    return attempt_moves_to(call->fleet, &call->tried, to) >= 0;
+}
+
+static void on_moved(struct pool_waiter *waiter, const struct pool *to)
+{
+    struct call *call = of_waiter(waiter);
+    balance_end(call->cluster, (unsigned)call->server);
+    call->server = pool_server(to, call->cluster);
+    balance_begin(call->cluster, (unsigned)call->server);
+}
+
 static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
 {
     struct call *call = of_waiter(waiter);
@@ -385,33 +417,17 @@ static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
     retry_or_fail(call, fault);
 }
 
-/* The name that the server knows itself by. */
-static struct str host_of(const struct call *call)
-{
-    const struct conf_upstream *upstream = call->upstream;
-    const struct server *server = &call->cluster->servers[call->server];
-    if (upstream->implicit) /* "http://HOST[:PORT]" */
-        return str_of(strstr(upstream->name, "://") + 3);
-    if (upstream->host == HOST_NAME)
-        return str_of(upstream->host_name);
-    return server->addr.sa.sa_family == AF_UNIX
-               ? STR("localhost")
-               : str_of(conf_server_name(&upstream->servers[server->from]));
-}
-
 static void ask(struct call *call, int server)
 {
     call->server = server;
     call->at_server = true;
     balance_begin(call->cluster, (unsigned)server);
-    if (head_set(&call->head, &call->arena, field_names[F_HOST], host_of(call)) < 0) {
-        fail_later(call, "out of memory");
-        return;
-    }
     if (call->upstream->retry.try_timeout)
         loop_deadline(call->cx->loop, &call->try_due, call->upstream->retry.try_timeout);
     call->waiter.on_ready = on_ready;
     call->waiter.on_failed = on_failed;
+    call->waiter.may_move = call->raced ? NULL : may_move;
+    call->waiter.on_moved = on_moved;
     struct h1_client *client =
         pool_take(call->fleet->pools[server], call->raced, &call->waiter);
     if (client)

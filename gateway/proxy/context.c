@@ -139,8 +139,10 @@ static void fleet_free(struct context *cx, struct fleet *fleet)
     shed_done(cx, fleet);
     fleet_retire(fleet); /* whoever shares its pools is retired already */
     for (uint32_t i = 0; fleet->pools && i < fleet->cluster->count; i++)
-        if (fleet->pools[i])
+        if (fleet->pools[i]) {
+            pool_leave(fleet->pools[i], &fleet->line);
             pool_close(fleet->pools[i]);
+        }
     forget_series(cx, fleet->cluster);
     cluster_unref(fleet->cluster);
     mem_free(fleet->pools);
@@ -211,10 +213,16 @@ static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
             return NULL;
         }
     }
-    if (fleet->pools)
-        return fleet;
-    fleet_free(cx, fleet);
-    return NULL;
+    if (!fleet->pools) {
+        fleet_free(cx, fleet);
+        return NULL;
+    }
+    fleet->line = (struct pool_line){.pools = fleet->pools, .count = cluster->count};
+    for (uint32_t i = 0; i < cluster->count; i++)
+        if (pool_is_of(fleet->pools[i],
+                       cluster)) /* those that are shared stay until they move */
+            pool_join(fleet->pools[i], &fleet->line);
+    return fleet;
 }
 
 struct fleet *context_fleet(struct context *cx, const struct cluster *cluster)
@@ -346,9 +354,11 @@ static void move_pools(struct context *cx)
     const struct snapshot *snapshot = cx->view->snapshot;
     for (size_t i = 0; i < snapshot->conf->upstream_count; i++) {
         struct cluster *cluster = snapshot->clusters[i];
-        const struct fleet *fleet = context_fleet(cx, cluster);
-        for (uint32_t k = 0; k < cluster->count; k++)
+        struct fleet *fleet = context_fleet(cx, cluster);
+        for (uint32_t k = 0; k < cluster->count; k++) {
             pool_move(fleet->pools[k], cluster, k);
+            pool_join(fleet->pools[k], &fleet->line);
+        }
     }
 }
 

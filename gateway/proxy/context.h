@@ -33,6 +33,7 @@ struct view {
 struct fleet {
     struct cluster *cluster;
     struct pool **pools; /* by server */
+    struct pool_line line;
     struct series **reuses;
     struct histogram *duration;
     struct series *retries, *refused; /* refused: by the budget */

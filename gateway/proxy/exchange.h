@@ -69,6 +69,7 @@ struct exchange {
     struct fleet *fleet;
     int server;     /* in cluster; -1: none chosen */
     bool at_server; /* and it counts this request as its own */
+    bool stays;     /* it is the client's own server: another is none as good */
     bool admitted;  /* the upstream's breaker counts it */
     uint64_t hash;
     struct tried tried;

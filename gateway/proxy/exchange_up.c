@@ -38,7 +38,8 @@ void exchange_choose(struct exchange *ex)
         ex->hash = forward_hash(ex, ex->upstream->hash_on, ex->upstream->hash_name);
     attempt_begun(ex->fleet, ex->cx->loop->now);
     int server = sticky_server(ex);
-    if (server < 0 || is_out(ex, server))
+    ex->stays = server >= 0 && !is_out(ex, server);
+    if (!ex->stays)
         server = pick(ex);
     if (server < 0) {
         exchange_fail(ex, &(struct leg_fault){.reason = R_UPSTREAM_NONE});
@@ -139,6 +140,22 @@ static bool is_risky(const struct exchange *ex, const struct h1_client *client)
            ex->cx->loop->now - client->idle_at > STALE_AFTER && h1_client_is_stale(client);
 }
 
+static bool may_move(const struct pool_waiter *waiter, const struct pool *to)
+{
+    const struct exchange *ex =
+        (const struct exchange *)((const char *)waiter - offsetof(struct exchange, waiter));
+    return attempt_moves_to(ex->fleet, &ex->tried, to) >= 0;
+}
+
+static void on_moved(struct pool_waiter *waiter, const struct pool *to)
+{
+    struct exchange *ex =
+        (struct exchange *)((char *)waiter - offsetof(struct exchange, waiter));
+    balance_end(ex->cluster, (unsigned)ex->server);
+    ex->server = pool_server(to, ex->cluster);
+    balance_begin(ex->cluster, (unsigned)ex->server);
+}
+
 static bool retry(struct exchange *ex, const struct leg_fault *fault);
 
 static void on_failed(struct pool_waiter *waiter, const struct leg_fault *fault)
@@ -164,6 +181,8 @@ static void ask(struct exchange *ex, int server)
         loop_deadline(ex->cx->loop, &ex->try_due, ex->upstream->retry.try_timeout);
     ex->waiter.on_ready = on_ready;
     ex->waiter.on_failed = on_failed;
+    ex->waiter.may_move = ex->stays || ex->hash || ex->raced ? NULL : may_move;
+    ex->waiter.on_moved = on_moved;
     struct h1_client *client = pool_take(pool, ex->raced, &ex->waiter);
     while (client && is_risky(ex, client)) {
         h1_client_close(client);
@@ -241,6 +260,7 @@ static int elsewhere(struct exchange *ex, unsigned kind, bool untouched)
 static void go_elsewhere(struct exchange *ex, int server)
 {
     ex->retries++;
+    ex->stays = false;
     ex->fleet->retried[0]++;
     again(ex, server);
 }

@@ -4,6 +4,7 @@
 
 #include "base/count.h"
 #include "base/log.h"
+#include "up/outlier.h"
 
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
@@ -61,8 +62,6 @@ static uint64_t end_of_life(const struct pool *pool, const struct h1_client *cli
 }
 
 /* ---- connections ---- */
-
-static void serve(struct pool *pool);
 
 static void on_bury_pool(struct grave *grave)
 {
@@ -220,7 +219,9 @@ static void offer(struct pool *pool, struct h1_client *client)
     if (is_scarce(pool))
         look_in(pool, LOOK_MS);
     set_idle_due(pool, client);
-    serve(pool);
+    pool_serve(pool);
+    while (pool->idle_first && pool_fetch(pool)) /* nobody waits here: who waits elsewhere? */
+        ;
     watch_surplus(pool);
 }
 
@@ -230,6 +231,7 @@ static void end_backoff(struct pool *pool)
     if (pool->backoff_ms)
         atomic_fetch_sub_explicit(&pool->server->down, 1, memory_order_relaxed);
     pool->backoff_ms = 0;
+    pool->asked_for = false;
 }
 
 static void on_connected(struct h1_client *client)
@@ -269,6 +271,15 @@ static void back_off(struct pool *pool)
     habit_unlearn(&pool->habit);
 }
 
+/* Requests that went elsewhere count as one that failed here. */
+static void note_in_vain(struct pool *pool)
+{
+    if (pool->asked_for)
+        outlier_note(pool->cluster, (unsigned)pool_server(pool, pool->cluster), OUTLIER_CONNECT,
+                     pool->loop->now);
+    pool->asked_for = false;
+}
+
 static void on_closed(struct h1_client *client, const struct leg_fault *fault)
 {
     struct pool *pool = client->owner;
@@ -296,6 +307,7 @@ static void on_closed(struct h1_client *client, const struct leg_fault *fault)
         pool->connecting--;
         if (!pool->closed)
             back_off(pool);
+        note_in_vain(pool);
         /* One connection for one waiter: who has none coming any more hears of it. */
         if (pool->waiting > pool->connecting)
             pool_fail_waiter(pool, fault);
@@ -369,7 +381,7 @@ static struct h1_client *lend(struct pool *pool, struct h1_client *client)
     return client;
 }
 
-static void serve(struct pool *pool)
+void pool_serve(struct pool *pool)
 {
     while (pool->waiters && pool->idle_first) {
         struct h1_client *client = lend(pool, pool->idle_first);
@@ -403,6 +415,23 @@ struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *w
     return NULL;
 }
 
+static bool may_open(const struct pool *pool)
+{
+    return permits_may_take(&pool->permits, pool->loop->now);
+}
+
+static bool is_trying(const struct pool *pool)
+{
+    return pool->connecting || pool->loop->now < pool->down_until;
+}
+
+/* Somebody would like to know whether the server can be connected to again. */
+static void try_again(struct pool *pool)
+{
+    if (pool->asked_for && pool->backoff_ms && !is_trying(pool))
+        open_one(pool);
+}
+
 /* Opens what waiters and the warm floor need; fails those for whom nothing can be done. */
 static void on_refill(struct task *task)
 {
@@ -426,7 +455,11 @@ static void on_refill(struct task *task)
     }
     if (pool->closed)
         return;
+    try_again(pool);
     permits_want(&pool->permits, pool->loop->now, full);
+    pool_stuck(pool, full);
+    if (!full && !pool->waiting && !pool->backoff_ms && may_open(pool) && pool_fetch(pool))
+        return; /* we are called again for it */
     if (full) {
         look_in(pool, LOOK_MS);
         return;
@@ -554,6 +587,11 @@ bool pool_is_of(const struct pool *pool, const struct cluster *cluster)
     return pool->cluster == cluster;
 }
 
+int pool_server(const struct pool *pool, const struct cluster *cluster)
+{
+    return pool->cluster == cluster ? (int)(pool->server - cluster->servers) : -1;
+}
+
 void pool_move(struct pool *pool, struct cluster *cluster, unsigned server)
 {
     if (pool->cluster == cluster)
@@ -596,14 +634,24 @@ void pool_retire(struct pool *pool)
         h1_client_close(pool->idle_first);
 }
 
-bool pool_is_down(const struct pool *pool)
+/* A request that finds out whether the server is there again may wait for all of
+ * timeouts.connect, and others behind it: so a connection is tried without any. */
+bool pool_is_down(struct pool *pool)
 {
-    return pool->backoff_ms && pool->loop->now < pool->down_until && !pool->idle;
+    if (!pool->backoff_ms || pool->idle)
+        return false;
+    if (!is_trying(pool)) {
+        if (pool->closed || !may_open(pool))
+            return false;
+        loop_task(pool->loop, &pool->refill);
+    }
+    pool->asked_for = true;
+    return true;
 }
 
 bool pool_is_busy(const struct pool *pool)
 {
-    return !pool->idle_first && !permits_may_take(&pool->permits, pool->loop->now);
+    return !pool->idle_first && !may_open(pool);
 }
 
 void pool_close(struct pool *pool)

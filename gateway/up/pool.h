@@ -30,8 +30,22 @@ struct pool_waiter {
     bool late;      /* `due` came, and a connection was on its way */
     bool over;      /* one too many waits: it is told so in the same turn */
     uint32_t place; /* how many waited when it came */
+    uint64_t since; /* ns */
+    /* While everything is busy where it waits, somebody else's connection will do: whether that
+     * pool's would, and that it waits there from now on. NULL: it wants this server. */
+    bool (*may_move)(const struct pool_waiter *waiter, const struct pool *to);
+    void (*on_moved)(struct pool_waiter *waiter, const struct pool *to);
     void (*on_ready)(struct pool_waiter *waiter, struct h1_client *client);
     void (*on_failed)(struct pool_waiter *waiter, const struct leg_fault *fault);
+};
+
+/* One worker's pools of one upstream: who waits for a connection that somebody else has gets
+ * the first that comes free at any of them, who has waited longest first. Whoever has the pools
+ * owns it. */
+struct pool_line {
+    struct pool **pools;
+    uint32_t count;
+    uint32_t stuck; /* pools where somebody waits for a connection to come free */
 };
 
 /* `share`, `of`: worker number and count. Warm and idle connections are this worker's share;
@@ -45,6 +59,12 @@ bool pool_is_of(const struct pool *pool, const struct cluster *cluster);
 /* It will move to `next`, and keeps as many connections warm already as that asks for. NULL: it
  * will not, after all. */
 void pool_expect(struct pool *pool, const struct cluster *next);
+/* It belongs to that line from now on. NULL: to none. */
+void pool_join(struct pool *pool, struct pool_line *line);
+/* Harmless when it is in another. */
+void pool_leave(struct pool *pool, const struct pool_line *line);
+/* Which of `cluster`'s servers it is for; -1: it is another cluster's. */
+int pool_server(const struct pool *pool, const struct cluster *cluster);
 /* From now on it is that cluster's, whose server has the same address, and keeps its
  * connections, under the limits of the new one. Harmless when it is already. */
 void pool_move(struct pool *pool, struct cluster *cluster, unsigned server);
@@ -74,9 +94,9 @@ void pool_forget_warm(struct pool *pool);
  * ones are not trusted; a new one is opened, or one comes that has just served somebody. */
 struct h1_client *pool_take(struct pool *pool, bool fresh, struct pool_waiter *waiter);
 void pool_cancel(struct pool_waiter *waiter); /* harmless when it does not wait */
-/* Whether the last try to connect failed and the pool waits before the next: better ask
- * another server. */
-bool pool_is_down(const struct pool *pool);
+/* Whether the last try to connect failed and none has gone well since: better ask another
+ * server. When it is time for the next try, this begins it. */
+bool pool_is_down(struct pool *pool);
 /* Whether a request would have to wait for somebody else's connection. */
 bool pool_is_busy(const struct pool *pool);
 /* Whether a lent connection had been idle: warm, or used before. */

@@ -20,6 +20,8 @@ struct pool {
     struct h1_client *connecting_first;
     struct pool_waiter *waiters, **last_waiter;
     uint32_t waiting;
+    struct pool_line *line; /* NULL: it is alone */
+    bool stuck;             /* and counts there */
     struct slab clients;
     struct h2_trunks trunks; /* what they share, with HTTP/2 */
     uint32_t backoff_ms;     /* 0: the last connect went well */
@@ -31,10 +33,14 @@ struct pool {
     uint64_t jitter;
     void (*on_warm)(void *);
     void *on_warm_arg;
+    bool asked_for; /* requests would have come here since it is down, or since the last try */
     bool closed;
     bool recovering; /* the server is back, and waits for our floor */
     struct grave grave;
 };
+
+/* Lends what is idle to who waits. */
+void pool_serve(struct pool *pool);
 
 /* pool_queue.c: who waits */
 void pool_queue(struct pool *pool, struct pool_waiter *waiter);
@@ -44,5 +50,11 @@ struct pool_waiter *pool_newest(const struct pool *pool);
 void pool_fail_waiter(struct pool *pool, const struct leg_fault *fault);
 /* Too many wait: who came last is sent away, not who has waited longest. */
 void pool_fail_newest(struct pool *pool);
+/* All that there may be is in use, and somebody waits: whether that is so. If so, others of the
+ * line are asked who has one to spare. */
+void pool_stuck(struct pool *pool, bool stuck);
+/* It has one to spare, or may open one: fetches who waits longest elsewhere. False: nobody
+ * comes. */
+bool pool_fetch(struct pool *pool);
 
 #endif

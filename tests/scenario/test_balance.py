@@ -1,12 +1,13 @@
 """Which backend gets which request."""
 
 import collections
+import socket
 import threading
 
 import pytest
 
 from conftest import HTTP, ONE
-from gateway import free_address, own_host
+from gateway import free_address, own_host, until
 
 ROUTE = 'route "all" { path = "/{rest...}"  upstream = app }\n'
 
@@ -176,6 +177,38 @@ def test_a_stopped_backend_among_three_is_not_seen(gateway, backend):
         response = clients[i % 4].get()
         assert response.status == 200, response.body
     assert gw.metric("postern_upstream_retries_total", upstream="app") >= 1
+
+
+@pytest.mark.parametrize("warm", [0, 1])
+def test_nobody_is_sent_to_find_out_whether_a_server_is_back(gateway, backend, warm):
+    """A server that answers no connect costs whoever comes first the time for it. Later tries are
+    the gateway's own, and no request waits for one."""
+    with socket.socket() as silent:
+        silent.bind((own_host(), 0))
+        silent.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(silent.getsockname())
+        port = silent.getsockname()[1]
+        dead = f"{own_host()}:{port}"
+        gw = gateway(config(f'server "@a@" {{}} server "@b@" {{}} pool {{ warm = {warm} }} '
+                            "timeouts { connect = 150ms } retry { attempts = 1  budget = 100% }"),
+                     a=dead, b=backend("b"))
+        client = gw.client()
+
+        def tries():
+            response = client.get()
+            assert (response.status, response.body) == (200, b"b")
+            return gw.metric("postern_upstream_connections_opened_total", server=dead)
+
+        until(lambda: tries() >= 4, "it is tried again and again")
+        attempts = [line["attempts"] for line in gw.wait_log(1)]
+        assert attempts.count(2) <= 1 - warm and set(attempts) <= {1, 2}
+        for filler in fillers:
+            filler.close()
+    backend("a", port=port)
+    until(lambda: client.get().body == b"a", "it is found to be back")
 
 
 def test_names_are_resolved(gateway, backend):

@@ -189,6 +189,38 @@ route "all" { path = "/{rest...}"  upstream = app }''', a=slow, b=quick)
         assert other.get().body == b"backend"
 
 
+TWO = HTTP + '''upstream "app" { server "@a@" {} server "@b@" {} %s }
+route "all" { path = "/{rest...}"  upstream = app }'''
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "closed"])
+def test_who_waits_is_served_by_whoever_is_free_first(gateway, backend, upstream, kept):
+    """One server hangs with all its connections: who waits for it goes to the other, in order,
+    whether connections come free there or are opened anew."""
+    stuck, holder = upstream(), Holder()
+    answer = holder if kept else lambda request: holder(request).replace(
+        b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    quick = backend(answer=answer)
+    gw = gateway(TWO % "pool { connections = 1 } timeouts { queue = 60s }", a=stuck, b=quick)
+    running = send(gw, 2)
+    stuck.accept().expect()
+    until(lambda: holder.held == 1, "both are busy")
+    waiting = []
+    for i in range(6):
+        waiting += send(gw, 1)
+        until(lambda: gw.metric("postern_downstream_connections") >= 3 + i, "accepted, in order")
+    for i in range(7):
+        holder.go.release()
+    for client in waiting:
+        assert client.response().status == 200
+    assert quick.count == 7 and holder.most == 1
+    ready, _, _ = select.select([client.sock for client in running], [], [], 0)
+    assert len(ready) == 1, "the one at the server that hangs waits on"
+    servers = {line["server"] for line in gw.wait_log(7)}
+    assert servers == {str(quick)}, "the log says who has served"
+
+
 def test_a_key_waits_for_its_server(gateway, upstream):
     a, b = upstream(), upstream()
     gw = gateway(HTTP + '''upstream "app" { server "@a@" {} server "@b@" {} balance = hash

@@ -318,6 +318,46 @@ static void a_server_that_comes_back_is_warmed_again(void **state)
     assert_int_equal(warm_calls, 1);
 }
 
+static bool is_down(void)
+{
+    bool down;
+    IN_LOOP(down = pool_is_down(pool));
+    return down;
+}
+
+/* Whoever would come finds it down, and makes it try; what fails then counts as theirs. */
+static void whether_it_is_back_is_found_out_without_a_request(void **state)
+{
+    (void)state;
+    int rc;
+    close(listening);
+    listening = -1;
+    open_pool((struct cluster_limits){.idle = 8});
+    cluster->watch.outlier = (struct outlier_policy){.on = true,
+                                                     .failures = 2,
+                                                     .eject = 1000,
+                                                     .max_ejected_permille = 1000,
+                                                     .counts = OUTLIER_CONNECT};
+    take(&a, false);
+    UNTIL(a.failed);
+    assert_true(is_down());
+    assert_int_equal(opened, 1);
+    UNTIL(opened == 2 || !is_down()); /* when its back-off is over */
+    assert_int_equal(opened, 2);
+    assert_int_equal(vitals_word(cluster->servers[0].vitals), 0);
+    UNTIL(vitals_word(cluster->servers[0].vitals) || !is_down());
+    assert_int_equal(vitals_word(cluster->servers[0].vitals), VITAL_EJECTED);
+    assert_int_equal(opened, 3);
+    do
+        rc = sock_listen(&addr, false, &listening);
+    while (rc == -EADDRINUSE);
+    assert_int_equal(rc, 0);
+    UNTIL(!is_down());
+    assert_int_equal(idle, 1);
+    assert_true(take(&a, false));
+    finish(&a, "");
+}
+
 /* ---- the end of a pool ---- */
 
 static void a_retired_pool_serves_and_keeps_nothing(void **state)
@@ -536,6 +576,7 @@ int main(void)
         T(who_waits_for_a_refusing_server_is_told),
         T(a_unix_socket_whose_queue_is_full_refuses),
         T(a_server_that_comes_back_is_warmed_again),
+        T(whether_it_is_back_is_found_out_without_a_request),
         T(a_retired_pool_serves_and_keeps_nothing),
         T(a_pool_takes_the_limits_of_where_it_moves),
         T(a_pool_warms_up_for_where_it_will_move),
