@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define POSTERN_ABI_MAJOR 1
-#define POSTERN_ABI_MINOR 1
+#define POSTERN_ABI_MINOR 2
 #define POSTERN_EXPORT    __attribute__((visibility("default")))
 #define POSTERN_LIKE(f)   __attribute__((format(printf, f, (f) + 1)))
 
@@ -32,21 +32,15 @@ typedef struct postern_worker postern_worker;   /* one event loop and its thread
 typedef struct postern_setup postern_setup;     /* a configuration being read; in configure */
 typedef struct postern_origin postern_origin;   /* where calls go; as long as the instance */
 struct postern_plugin;
-typedef struct postern_str {
-    const char *p;
-    size_t n;
-} postern_str;
-typedef struct postern_header {
-    postern_str name, value;
-} postern_header;
+/* clang-format off */
+typedef struct postern_str { const char *p; size_t n; } postern_str;
+typedef struct postern_header { postern_str name, value; } postern_header;
+struct postern_token { uint64_t id[2]; }; /* where a request waits; harmless when it is over */
 
 /* ---- options: from these come the grammar, the checks of -t, --help-plugin and -T ---- */
-
 enum postern_type {
-    POSTERN_BOOL = 1,
-    POSTERN_NUMBER, /* min to max */
-    POSTERN_SIZE,   /* bytes: "16k" */
-    POSTERN_TIME,   /* milliseconds: "250ms" */
+    POSTERN_BOOL = 1, POSTERN_NUMBER, /* min to max */
+    POSTERN_SIZE, POSTERN_TIME,       /* bytes: "16k"; milliseconds: "250ms" */
     POSTERN_SHARE,  /* thousandths: "20%" is 200 */
     POSTERN_RATE,   /* "100/s": number is 100, per_ms is 1000 */
     POSTERN_TEXT,   /* not empty, no control bytes */
@@ -55,6 +49,7 @@ enum postern_type {
     POSTERN_SECRET, /* text that -T masks */
     POSTERN_TOKEN,  /* an RFC 9110 token: a header's or cookie's name */
 };
+/* clang-format on */
 
 struct postern_option {
     const char *name;
@@ -80,7 +75,6 @@ struct postern_values {
 };
 
 /* ---- requests ---- */
-
 enum postern_verdict {
     POSTERN_GO_ON = 0,
     POSTERN_ANSWERED, /* answer() was called: no later plugin and no upstream is asked */
@@ -106,7 +100,8 @@ enum postern_field {
     POSTERN_ROUTE,                  /* NULL: none matched, and the request will be refused */
     POSTERN_CREDENTIAL,             /* who asks, as an earlier plugin found out */
     POSTERN_TLS_SUBJECT,            /* of the client's verified certificate, RFC 4514 */
-    POSTERN_REASON                  /* why the gateway or a plugin answered; NULL: it did not */
+    POSTERN_REASON,                 /* why the gateway or a plugin answered; NULL: it did not */
+    POSTERN_AUTHORITY               /* since 1.2: host[:port], as the client has it */
 };
 /* clang-format on */
 
@@ -130,11 +125,6 @@ struct postern_answer {
     uint64_t limit, actual; /* where a limit was met; both 0: none */
     const postern_header *headers;
     size_t header_count;
-};
-
-/* Where a request waits; harmless when it is over. */
-struct postern_token {
-    uint64_t id[2];
 };
 
 /* An HTTP request that a plugin makes. */
@@ -170,12 +160,10 @@ typedef bool postern_put(postern_request *r, enum postern_part part, postern_str
                          postern_str value);
 
 /* ---- what the gateway does for a plugin ---- */
-
 struct postern_api {
     size_t size;
     uint32_t abi_major, abi_minor;
     const char *version; /* of the gateway */
-
     /* Any thread. */
     uint64_t (*now_ns)(void);  /* monotonic */
     uint64_t (*wall_ms)(void); /* since 1970 */
@@ -188,7 +176,6 @@ struct postern_api {
     bool (*post)(unsigned index, postern_run *run, void *arg);
     /* Frees p, on any thread, once every hook that runs now has returned. */
     void (*retire)(void *p, void (*free_it)(void *p));
-
     /* Within configure. fault and warn: about value `i` of option number `option`, or with
      * option < 0 about the section; after a fault configure returns false. */
     postern_say *fault, *warn;
@@ -205,7 +192,6 @@ struct postern_api {
     /* A counter postern_plugin_NAME_total{plugin, place}, for count(); < 0: no memory. */
     int (*counter)(postern_setup *s, const char *name, const char *help);
     bool (*is_check)(const postern_setup *s); /* -t: nothing will run */
-
     /* With a worker. */
     unsigned (*worker_index)(const postern_worker *w);
     unsigned (*worker_count)(const postern_worker *w);
@@ -219,7 +205,6 @@ struct postern_api {
     /* Calls ready while fd can do what `events` (postern_watch bits) asks. Again for the same
      * fd: changes them; 0 ends it, before fd is closed. */
     bool (*watch)(postern_worker *w, int fd, unsigned events, postern_ready *ready, void *arg);
-
     /* With a request. */
     postern_worker *(*worker)(postern_request *r);
     postern_str (*get)(postern_request *r, enum postern_field field);
@@ -251,14 +236,14 @@ struct postern_api {
     struct postern_token (*wait)(postern_request *r);
     /* In body hooks: these bytes go on instead of those that came. False: no memory. */
     bool (*body)(postern_request *r, postern_str bytes);
-
     /* Since 1.1. With a section: a parameter of queries that may carry a credential. No log
      * shows its value, whatever becomes of the request. False: no memory. */
     bool (*secret_parameter)(postern_setup *s, postern_str name);
+    /* Since 1.2. Any thread: whether set and add take a header of that name there. */
+    bool (*may_put)(enum postern_part part, postern_str name);
 };
 
 /* ---- the plugin ---- */
-
 struct postern_reason {
     const char *name, *title; /* "auth.missing", "No credentials" */
 };
@@ -278,8 +263,7 @@ struct postern_plugin {
     size_t option_count, option_size; /* the latter: sizeof(struct postern_option) */
     const struct postern_reason *reasons;
     size_t reason_count;
-    int order; /* enum postern_order, or between */
-
+    int order;                                   /* enum postern_order, or between */
     bool (*load)(const struct postern_api *api); /* once, first; false: it said why */
     /* A section, with `values` for each option: a new instance. False: fault() was called.
      * Nothing may begin to run: start follows only if the configuration takes effect. */
@@ -289,7 +273,6 @@ struct postern_plugin {
     void (*on_change)(void *instance, const char *path); /* of a followed file */
     /* On each worker, when the instance's configuration takes effect and when it is over. */
     postern_turn *start, *stop;
-
     postern_decide *on_request;
     enum postern_verdict (*on_resume)(void *instance, postern_request *r, void *result);
     /* While waiting: the client has gone or the deadline has passed. Told once. */

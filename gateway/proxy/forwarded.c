@@ -121,6 +121,26 @@ struct addr forwarded_client(const struct exchange *ex)
     return addr;
 }
 
+/* The first value of a field in which a trusted proxy tells it; .p NULL: it does not. */
+static struct str believed(const struct exchange *ex, enum field_id id)
+{
+    const struct field *field = ex->trusted ? head_find(ex->head, id) : NULL;
+    struct str rest = field ? field->value : STR(""), first;
+    return str_next_token(&rest, &first) ? first : (struct str){NULL, 0};
+}
+
+bool forwarded_is_https(const struct exchange *ex)
+{
+    struct str proto = believed(ex, F_X_FORWARDED_PROTO);
+    return proto.p ? str_eq_nocase(proto, STR("https")) : ex->peer->tls != NULL;
+}
+
+struct str forwarded_host(const struct exchange *ex)
+{
+    struct str host = believed(ex, F_X_FORWARDED_HOST);
+    return host.p && head_is_authority(host) ? host : ex->head->authority;
+}
+
 /* ---- what we say ---- */
 
 /* What trusted proxies said in fields of that id, and `own` behind it. .p NULL: no memory. */

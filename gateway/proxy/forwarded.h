@@ -20,5 +20,9 @@ bool forwarded_passes(const struct exchange *ex, enum field_id id);
 
 /* The client's address with its port, as far as that is known. */
 struct addr forwarded_client(const struct exchange *ex);
+/* How the client speaks and whom it calls (host[:port]): to us, or to the trusted proxy in
+ * front that says so in X-Forwarded-Proto and -Host. */
+bool forwarded_is_https(const struct exchange *ex);
+struct str forwarded_host(const struct exchange *ex);
 
 #endif

@@ -26,7 +26,7 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
     case POSTERN_METHOD:
         return str_to(ex->head->method_text);
     case POSTERN_SCHEME:
-        return named(ex->peer->tls ? "https" : "http");
+        return named(forwarded_is_https(ex) ? "https" : "http");
     case POSTERN_HOST:
         return str_to(ex->host);
     case POSTERN_PATH:
@@ -53,6 +53,8 @@ static struct postern_str api_get(struct postern_request *r, enum postern_field 
         return ex->peer->tls ? str_to(ex->peer->tls->subject) : NONE;
     case POSTERN_REASON:
         return ex->reason ? named(reason_texts[ex->reason].name) : NONE;
+    case POSTERN_AUTHORITY:
+        return str_to(forwarded_host(ex));
     }
     return NONE;
 }
@@ -349,6 +351,17 @@ static bool is_ours(enum field_id id, enum postern_part part)
     }
 }
 
+static bool may_put(enum postern_part part, struct str name)
+{
+    return (part == POSTERN_HEADER || part == POSTERN_ANSWER_HEADER) && head_is_token(name) &&
+           !is_ours(field_id_of(name), part);
+}
+
+static bool api_may_put(enum postern_part part, struct postern_str name)
+{
+    return may_put(part, str_from(name));
+}
+
 /* Spellings that some backend takes for the same name: X_User and x.user for X-User. */
 static bool is_twin(struct str a, struct str b)
 {
@@ -392,8 +405,7 @@ static bool put(struct postern_request *r, enum postern_part part, struct str na
 {
     struct arena *arena = &r->ex->arena;
     struct head *head = head_of(r, part);
-    if ((part != POSTERN_HEADER && part != POSTERN_ANSWER_HEADER) || !head_is_token(name) ||
-        !head_is_field_value(value) || is_ours(field_id_of(name), part))
+    if (!may_put(part, name) || !head_is_field_value(value))
         return false;
     name = arena_copy(arena, name);
     value = arena_copy(arena, str_trim(value));
@@ -496,17 +508,13 @@ static void *api_alloc(struct postern_request *r, size_t n)
     return arena_alloc(&r->ex->arena, n);
 }
 
+/* They stand behind the request, so that there is always one: what a plugin remembers there it
+ * may have to take back. */
 static void **api_slot(struct postern_request *r)
 {
-    static _Thread_local void *nowhere;
     if (!r->slots) {
-        size_t size = r->phases->count * sizeof(void *);
-        r->slots = arena_alloc(&r->ex->arena, size);
-        if (!r->slots) {
-            nowhere = NULL; /* what is put here is lost: the same as never set */
-            return &nowhere;
-        }
-        memset(r->slots, 0, size);
+        r->slots = (void **)(r + 1);
+        memset(r->slots, 0, r->phases->count * sizeof(void *));
     }
     return &r->slots[r->at];
 }
@@ -571,6 +579,7 @@ void plugin_request_fill(struct postern_api *api)
     api->set = api_set;
     api->add = api_add;
     api->remove = api_remove;
+    api->may_put = api_may_put;
     api->credential = api_credential;
     api->fact_set = api_fact_set;
     api->fact = api_fact;

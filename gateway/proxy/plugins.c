@@ -4,6 +4,7 @@
 
 #include "plugin/watchdog.h"
 #include "proxy/call.h"
+#include "proxy/forward.h"
 #include "proxy/reply.h"
 
 void plugins_init(void)
@@ -23,7 +24,8 @@ static void on_due(struct deadline *deadline);
 static struct postern_request *begin(struct exchange *ex, const struct phases *phases)
 {
     const size_t first = offsetof(struct postern_request, phase);
-    struct postern_request *r = arena_alloc(&ex->arena, sizeof(*r));
+    struct postern_request *r =
+        arena_alloc(&ex->arena, sizeof(*r) + phases->count * sizeof(*r->slots));
     if (!r)
         return NULL;
     r->ex = ex;
@@ -48,7 +50,8 @@ static void reply(struct postern_request *r)
 {
     struct exchange *ex = r->ex;
     struct leg_fault fault = {.reason = r->reason, .limit = r->limit, .actual = r->actual};
-    if (r->reason && !r->body.p) {
+    /* A gRPC client reads no bodies: it gets a status, whatever a plugin would have said. */
+    if (r->reason && (!r->body.p || forward_is_grpc(ex))) {
         exchange_fail(ex, &fault);
         return;
     }
@@ -128,8 +131,11 @@ static void cancel(struct postern_request *r)
 {
     const struct instance *instance = r->phases->instances[r->at];
     leave(r);
-    if (instance->plugin->def.on_cancel)
-        instance->plugin->def.on_cancel(instance->self, r);
+    if (!instance->plugin->def.on_cancel)
+        return;
+    uint64_t ticks = watchdog_ticks();
+    instance->plugin->def.on_cancel(instance->self, r);
+    watchdog_behind(instance, "on_cancel", ticks);
 }
 
 static void on_due(struct deadline *deadline)
@@ -188,11 +194,13 @@ bool plugins_preflight(struct exchange *ex)
     r->route = match.route;
     r->phase = PHASE_PREFLIGHT;
     r->is_preflight = true;
+    uint64_t ticks = watchdog_ticks();
     for (unsigned i = 0; i < phases->of[PHASE_PREFLIGHT].count && !r->answered; i++) {
         const struct hook *hook = &phases->of[PHASE_PREFLIGHT].hooks[i];
         r->at = hook->at;
         r->begun = i + 1;
         hook->decide(hook->self, r);
+        ticks = watchdog_behind(hook->instance, "on_preflight", ticks);
     }
     if (r->answered) {
         ex->match = match; /* what the log and the metrics say */
@@ -269,9 +277,12 @@ static void each(struct postern_worker *worker, const struct conf_plugins *plugi
         if (!instance)
             continue;
         const struct postern_plugin *def = &instance->plugin->def;
-        void (*hook)(void *, struct postern_worker *) = start ? def->start : def->stop;
-        if (hook)
-            hook(instance->self, worker);
+        postern_turn *hook = start ? def->start : def->stop;
+        if (!hook)
+            continue;
+        uint64_t ticks = watchdog_ticks();
+        hook(instance->self, worker);
+        watchdog_behind(instance, start ? "start" : "stop", ticks);
     }
 }
 

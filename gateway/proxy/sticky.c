@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "proxy/forward.h"
+#include "proxy/forwarded.h"
 
 #define ID_DIGITS   16
 #define SUFFIX_SIZE 96 /* of what stands behind the path */
@@ -22,14 +23,6 @@ int sticky_server(const struct exchange *ex)
     return -1;
 }
 
-/* Whether the client's side of it all is HTTPS, as the server was told. */
-static bool is_https(const struct exchange *ex)
-{
-    const struct field *proto = head_find(ex->head, F_X_FORWARDED_PROTO);
-    struct str rest = proto ? proto->value : STR(""), first;
-    return str_next_token(&rest, &first) && str_eq_nocase(first, STR("https"));
-}
-
 bool sticky_tell(struct exchange *ex, struct head *head)
 {
     static const char *const sites[] = {
@@ -40,7 +33,7 @@ bool sticky_tell(struct exchange *ex, struct head *head)
     char id[ID_DIGITS + 1], suffix[SUFFIX_SIZE];
     snprintf(id, sizeof(id), "%016llx", (unsigned long long)ex->cluster->ids[ex->server]);
     bool secure = up->sticky.secure == SECURE_ALWAYS ||
-                  (up->sticky.secure == SECURE_AUTO && is_https(ex));
+                  (up->sticky.secure == SECURE_AUTO && forwarded_is_https(ex));
     int n = 0;
     if (up->sticky.max_age)
         n = snprintf(suffix, sizeof(suffix), "; Max-Age=%u", up->sticky.max_age / 1000);

@@ -585,6 +585,37 @@ def test_a_hook_that_blocks_is_named(gateway, tmp_path):
     gw.wait_stderr("warn plugin keeper: its timer held a worker for")
 
 
+SLOW = """
+#include <postern_plugin.h>
+static const struct postern_api *api;
+static bool load(const struct postern_api *a) { api = a; return true; }
+static void block(void) { for (uint64_t end = api->now_ns() + 20000000; api->now_ns() < end;); }
+static void on_turn(void *i, postern_worker *w) { (void)i, (void)w; block(); }
+static void on_word(void *i, postern_request *r) { (void)i, (void)r; block(); }
+static enum postern_verdict on_ask(void *i, postern_request *r) { (void)i, (void)r; block(); return POSTERN_GO_ON; }
+static enum postern_verdict on_wait(void *i, postern_request *r) { (void)i; api->wait(r); return POSTERN_WAIT; }
+static int one;
+static bool configure(postern_setup *s, const struct postern_values *v, void **ret) { (void)s, (void)v; *ret = &one; return true; }
+const struct postern_plugin postern_plugin = {
+    .size = sizeof(postern_plugin), .abi_major = POSTERN_ABI_MAJOR, .name = "%(name)s", .version = "1",
+    .summary = "Slow.", .load = load, .configure = configure, .%(hook)s = %(code)s, %(more)s};
+"""
+
+
+@pytest.mark.parametrize("hook, code, more", [
+    ("start", "on_turn", ""), ("stop", "on_turn", ""), ("on_request", "on_ask", ""), ("on_preflight", "on_ask", ""),
+    ("on_response", "on_word", ""), ("on_log", "on_word", ""), ("on_cancel", "on_word", ".on_request = on_wait")])
+def test_every_hook_that_blocks_is_named(gateway, tmp_path, hook, code, more):
+    path = build(tmp_path, "slow", SLOW % {"name": "slow", "hook": hook, "code": code, "more": more})
+    gw = gateway(f'plugins {{ load = {{"{path}"}} }}\n' +
+                 answers(("a", "slow { deadline = 50ms }")).replace('path = "/a"', 'path = "/a" methods = GET'))
+    gw.get("/a")
+    gw.get("/a", method="OPTIONS", fields=[("Origin", "https://x"), ("Access-Control-Request-Method", "GET")])
+    if hook == "stop":
+        gw.reload(answers(("a", "")))
+    gw.wait_stderr(f"warn plugin slow: its {hook} held a worker for")
+
+
 # faults of a configuration
 
 
@@ -676,7 +707,7 @@ def test_a_plugin_that_is_not_there_is_a_fault_with_its_folder(tmp_path, section
 
 @pytest.mark.parametrize("source, said", [
     (minimal("odd", major="7"),
-     "odd.so is built for version 7.1 of the plugin interface, this gateway has 1.1: build it anew "
+     "odd.so is built for version 7.2 of the plugin interface, this gateway has 1.2: build it anew "
      "with the header of this gateway"),
     (minimal("odd", size="8"), "odd.so: its postern_plugin begins with the size 8, which is none"),
     (minimal("other"), 'odd.so has the plugin "other", expected its file to be other.so'),
@@ -707,7 +738,7 @@ def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
         shutil.copy(os.path.join(ENV["POSTERN_PLUGINS"], name + ".so"), tmp_path)
     gw = gateway(answers(("a", 'probe { answer_set = {"X-Any: old"} }')),
                  env={"POSTERN_PLUGINS": str(tmp_path)})
-    for section, said in (("odd { }", f"{tmp_path}/odd.so is built for version 2.1"),
+    for section, said in (("odd { }", f"{tmp_path}/odd.so is built for version 2.2"),
                           ("none { }", f"{tmp_path}/none.so has no symbol postern_plugin"),
                           ("lost { }", f"cannot load {tmp_path}/lost.so: undefined symbol: gone"),
                           ("away { }", f"no plugin away.so in {tmp_path}"),
@@ -726,7 +757,7 @@ def test_a_faulty_reload_leaves_the_old_configuration(gateway, tmp_path):
 def test_a_plugin_tells_about_itself(tmp_path):
     status, said, _ = run("--help-plugin", "probe", env=dict(os.environ, **ENV))
     assert status == 0
-    assert said.startswith(f"probe 1 ({ENV['POSTERN_PLUGINS']}/probe.so, interface 1.1)\n"
+    assert said.startswith(f"probe 1 ({ENV['POSTERN_PLUGINS']}/probe.so, interface 1.2)\n"
                            "Does to a request what its options say.\n")
     for line in ("  number = ...\n      A number.\n      a number from 1 to 10; default 7\n",
                  "  remove = {...}\n      Headers taken away.\n      a list, each a name of",
@@ -739,7 +770,7 @@ def test_a_plugin_tells_about_itself(tmp_path):
                                  'their directory\n')
     status, said, _ = run("--help-plugin", f"{ENV['POSTERN_PLUGINS']}/probe.so")
     assert status == 0
-    assert re.search(r"^plugin interface 1\.1$", run("-V")[1], re.M)
+    assert re.search(r"^plugin interface 1\.2$", run("-V")[1], re.M)
 
 
 # those of others

@@ -327,6 +327,14 @@ static bool fake_secret_parameter(postern_setup *s, postern_str name)
     return true;
 }
 
+/* As the gateway, of whose own fields two will do. */
+static bool fake_may_put(enum postern_part part, postern_str name)
+{
+    (void)part;
+    return !(name.n == 4 && strncasecmp(name.p, "Host", 4) == 0) &&
+           !(name.n == 14 && strncasecmp(name.p, "Content-Length", 14) == 0);
+}
+
 static const struct postern_api fake_api = {
     .size = sizeof(struct postern_api),
     .abi_major = POSTERN_ABI_MAJOR,
@@ -342,6 +350,7 @@ static const struct postern_api fake_api = {
     .follow = fake_follow,
     .counter = fake_counter,
     .secret_parameter = fake_secret_parameter,
+    .may_put = fake_may_put,
     .place = fake_place,
     .count = fake_count,
     .worker_index = fake_worker_index,

@@ -416,6 +416,14 @@ static bool play_secret_parameter(postern_setup *s, postern_str name)
     return true;
 }
 
+/* As the gateway, of whose own fields two will do. */
+static bool play_may_put(enum postern_part part, postern_str name)
+{
+    (void)part;
+    return !(name.n == 4 && strncasecmp(name.p, "Host", 4) == 0) &&
+           !(name.n == 14 && strncasecmp(name.p, "Content-Length", 14) == 0);
+}
+
 static const struct postern_api play_api = {
     .size = sizeof(struct postern_api),
     .abi_major = POSTERN_ABI_MAJOR,
@@ -434,6 +442,7 @@ static const struct postern_api play_api = {
     .follow = play_follow,
     .counter = play_counter,
     .secret_parameter = play_secret_parameter,
+    .may_put = play_may_put,
     .count = play_count,
     .worker_index = play_worker_index,
     .worker_count = play_worker_count,

@@ -141,9 +141,44 @@ static void knows_the_port_of_the_peer_alone(void **state)
     end();
 }
 
+static void believes_of_proto_and_host_what_trusted_proxies_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *peer, *fields, *host;
+        bool is_https;
+    } cases[] = {
+        {"10.0.0.1", "X-Forwarded-Proto: https\r\nX-Forwarded-Host: shop:81\r\n", "shop:81",
+         true},
+        {"10.0.0.1", "X-Forwarded-Proto: HTTPS, http\r\nX-Forwarded-Host: a, b\r\n", "a", true},
+        {"10.0.0.1", "X-Forwarded-Proto: http\r\nX-Forwarded-Host: a/b\r\n", "h:80", false},
+        {"10.0.0.1", "", "h:80", false},
+        {"192.0.2.7", "X-Forwarded-Proto: https\r\nX-Forwarded-Host: a\r\n", "h:80", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char request[256];
+        begin_with("", "", "", cases[i].peer);
+        snprintf(request, sizeof(request), "GET / HTTP/1.1\r\nHost: h:80\r\n%s\r\n",
+                 cases[i].fields);
+        assert_int_equal(identify(request), R_NONE);
+        assert_true(forwarded_is_https(&ex) == cases[i].is_https);
+        assert_str(forwarded_host(&ex), cases[i].host);
+        end();
+    }
+    struct tls_facts tls = {0};
+    begin_with("", "", "", "10.0.0.1");
+    peer.tls = &tls;
+    identify("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_true(forwarded_is_https(&ex));
+    identify("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: http\r\n\r\n");
+    assert_false(forwarded_is_https(&ex));
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(believes_of_proto_and_host_what_trusted_proxies_say),
         cmocka_unit_test(the_client_is_the_right_most_that_no_proxy_is),
         cmocka_unit_test(rfc_7239_is_read_with_its_quotes),
         cmocka_unit_test(of_both_the_one_that_is_there_counts),
