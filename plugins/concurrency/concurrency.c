@@ -155,8 +155,6 @@ static enum postern_verdict on_request(void *instance, struct postern_request *r
 {
     const struct concurrency *c = instance;
     void **slot = api->slot(r);
-    if (!slot)
-        return POSTERN_FAILED;
     uint64_t hash = limit_by_hash(&c->by, api, r);
     struct in_flight_verdict v = in_flight_enter(c->table, hash, c->limit);
     if (v.shared)
@@ -172,7 +170,7 @@ static void on_log(void *instance, struct postern_request *r)
 {
     void **slot = api->slot(r);
     (void)instance;
-    if (slot && *slot) {
+    if (*slot) {
         in_flight_leave(*slot);
         *slot = NULL;
     }

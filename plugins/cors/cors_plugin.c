@@ -326,7 +326,9 @@ static enum postern_verdict on_request(void *instance, struct postern_request *r
     /* A cache must not give one origin's answer to another. */
     if (!it->any)
         done = api->add(r, POSTERN_ANSWER_HEADER, str("Vary"), str("Origin"));
-    if (origin.p && is_allowed(it, origin)) {
+    /* What is for everybody says so to everybody: a cache may keep the answer to a request that
+     * had no Origin, and give it to one that has. */
+    if (it->any || (origin.p && is_allowed(it, origin))) {
         *api->slot(r) = &allowed_mark;
         put_origin(it, &fields, origin);
         if (it->expose.count)

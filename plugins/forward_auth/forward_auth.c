@@ -86,7 +86,7 @@ static enum postern_verdict refuse(struct postern_request *r, const struct decis
     struct postern_answer answer = {
         .size = sizeof(answer),
         .status = decision->status,
-        .reason = decision->status >= 400 ? "auth.denied" : NULL,
+        .reason = "auth.denied",
         .detail = TEXT("The request was not allowed."),
         .type = decision->type,
         .body = decision->body,

@@ -17,7 +17,16 @@ struct names {
 
 enum asked_method { METHOD_GET, METHOD_HEAD, METHOD_SAME };
 
-enum key_part { KEY_METHOD, KEY_HOST, KEY_PATH, KEY_TARGET, KEY_CLIENT_IP, KEY_HEADER };
+enum key_part {
+    KEY_METHOD,
+    KEY_HOST,
+    KEY_PATH,
+    KEY_TARGET,
+    KEY_CLIENT_IP,
+    KEY_HEADER,
+    KEY_SCHEME, /* these two only as part of all that is passed on */
+    KEY_AUTHORITY,
+};
 struct key_item {
     enum key_part part;
     struct postern_str header; /* KEY_HEADER */

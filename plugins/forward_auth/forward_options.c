@@ -139,6 +139,17 @@ static void read_names(struct reading *reading, enum option option, const char *
     }
 }
 
+/* Names that the gateway would not let anybody write. */
+static void check_names(struct reading *reading, enum option option, enum postern_part part)
+{
+    const struct postern_values *values = &reading->values[option];
+
+    for (size_t i = 0; i < values->count; i++)
+        if (!api->may_put(part, values->list[i].text))
+            FAULT(reading, option, i, "%s is the gateway's own; expected other headers",
+                  values->list[i].text.p);
+}
+
 static void read_headers(struct reading *reading)
 {
     static const char *const passed[] = {"Authorization", "Cookie", NULL};
@@ -151,6 +162,9 @@ static void read_headers(struct reading *reading)
     read_names(reading, OPT_RESPONSE_HEADERS, none, &auth->response_headers);
     read_names(reading, OPT_CLIENT_HEADERS, none, &auth->client_headers);
     read_names(reading, OPT_REFUSAL_HEADERS, refused, &auth->refusal_headers);
+    check_names(reading, OPT_RESPONSE_HEADERS, POSTERN_HEADER);
+    check_names(reading, OPT_CLIENT_HEADERS, POSTERN_ANSWER_HEADER);
+    check_names(reading, OPT_REFUSAL_HEADERS, POSTERN_ANSWER_HEADER);
     auth->all_headers = names_have(&auth->request_headers, TEXT("*"));
     if (auth->all_headers && auth->request_headers.count > 1)
         FAULT(reading, OPT_REQUEST_HEADERS, 0, "\"*\" is all of them; expected it alone");
@@ -175,15 +189,17 @@ static bool read_item(struct postern_str text, struct key_item *ret)
 /* Left out: all that who decides gets to know. */
 static void default_key(struct reading *reading)
 {
-    static const enum key_part parts[] = {KEY_METHOD, KEY_HOST, KEY_TARGET, KEY_CLIENT_IP};
+    static const enum key_part parts[] = {KEY_METHOD, KEY_SCHEME, KEY_AUTHORITY, KEY_TARGET,
+                                          KEY_CLIENT_IP};
+    const size_t count = sizeof(parts) / sizeof(parts[0]);
     struct forward_auth *auth = reading->auth;
 
     if (auth->all_headers && auth->cache_ms > 0)
         FAULT(reading, OPT_CACHE, 0,
               "with all headers passed on no two requests would be the same; expected "
               "request_headers or cache_key");
-    auth->key = keep_array(reading, 4 + auth->request_headers.count, sizeof(*auth->key));
-    for (size_t i = 0; auth->key && i < 4; i++)
+    auth->key = keep_array(reading, count + auth->request_headers.count, sizeof(*auth->key));
+    for (size_t i = 0; auth->key && i < count; i++)
         auth->key[auth->key_count++].part = parts[i];
     for (size_t i = 0; auth->key && i < auth->request_headers.count; i++)
         auth->key[auth->key_count++] =

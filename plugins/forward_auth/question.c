@@ -66,6 +66,25 @@ static bool add_named(const struct forward_auth *auth, const struct postern_api 
     return true;
 }
 
+/* The path as the gateway's routes and limits see it, so that "/public/../admin" is decided
+ * about as what it is. .p NULL: no memory. */
+static struct postern_str uri_of(const struct postern_api *api, struct postern_request *r)
+{
+    struct postern_str path = api->get(r, POSTERN_PATH), query = api->get(r, POSTERN_QUERY);
+    size_t n = path.n + (query.p ? 1 + query.n : 0);
+    char *uri = query.p ? api->alloc(r, n) : NULL;
+
+    if (!query.p)
+        return path;
+    if (!uri)
+        return (struct postern_str){NULL, 0};
+    memcpy(uri, path.p, path.n);
+    uri[path.n] = '?';
+    if (query.n > 0)
+        memcpy(uri + path.n + 1, query.p, query.n);
+    return (struct postern_str){uri, n};
+}
+
 bool question_call(const struct forward_auth *auth, const struct postern_api *api,
                    struct postern_request *r, struct postern_header headers[QUESTION_HEADERS],
                    struct postern_call *ret)
@@ -74,10 +93,12 @@ bool question_call(const struct forward_auth *auth, const struct postern_api *ap
         const char *name;
         size_t n;
         enum postern_field field;
-    } told[] = {
-        {"X-Forwarded-Method", 18, POSTERN_METHOD}, {"X-Forwarded-Proto", 17, POSTERN_SCHEME},
-        {"X-Forwarded-Host", 16, POSTERN_HOST},     {"X-Forwarded-Uri", 15, POSTERN_TARGET},
-        {"X-Forwarded-For", 15, POSTERN_CLIENT_IP}, {"X-Request-Id", 12, POSTERN_REQUEST_ID}};
+    } told[] = {{"X-Forwarded-Method", 18, POSTERN_METHOD},
+                {"X-Forwarded-Proto", 17, POSTERN_SCHEME},
+                {"X-Forwarded-Host", 16, POSTERN_AUTHORITY},
+                {"X-Forwarded-For", 15, POSTERN_CLIENT_IP},
+                {"X-Request-Id", 12, POSTERN_REQUEST_ID}};
+    const struct postern_str uri = uri_of(api, r);
 
     *ret = (struct postern_call){.size = sizeof(*ret),
                                  .origin = auth->origin,
@@ -92,6 +113,8 @@ bool question_call(const struct forward_auth *auth, const struct postern_api *ap
     for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
         add(ret, headers, (struct postern_str){told[i].name, told[i].n},
             api->get(r, told[i].field));
+    if (!uri.p || !add(ret, headers, TEXT("X-Forwarded-Uri"), uri))
+        return false;
     return auth->all_headers ? add_all(api, r, headers, ret)
                              : add_named(auth, api, r, headers, ret);
 }
@@ -121,11 +144,11 @@ static void put(struct key_text *key, struct postern_str part)
 struct postern_str question_key(const struct forward_auth *auth, const struct postern_api *api,
                                 struct postern_request *r)
 {
-    static const enum postern_field fields[] = {[KEY_METHOD] = POSTERN_METHOD,
-                                                [KEY_HOST] = POSTERN_HOST,
-                                                [KEY_PATH] = POSTERN_PATH,
-                                                [KEY_TARGET] = POSTERN_TARGET,
-                                                [KEY_CLIENT_IP] = POSTERN_CLIENT_IP};
+    static const enum postern_field fields[] = {
+        [KEY_METHOD] = POSTERN_METHOD,       [KEY_HOST] = POSTERN_HOST,
+        [KEY_PATH] = POSTERN_PATH,           [KEY_TARGET] = POSTERN_TARGET,
+        [KEY_CLIENT_IP] = POSTERN_CLIENT_IP, [KEY_SCHEME] = POSTERN_SCHEME,
+        [KEY_AUTHORITY] = POSTERN_AUTHORITY};
     char text[QUESTION_KEY_MAX], *copy;
     struct key_text key = {text, 0, auth->cache_ms == 0};
 

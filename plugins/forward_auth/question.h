@@ -7,7 +7,8 @@
 #define QUESTION_HEADERS 128 /* at most; a request with more is not asked about */
 #define QUESTION_KEY_MAX 16384
 
-/* Fills `headers` and the call; both point into the request. False: too many headers. */
+/* Fills `headers` and the call; both point into the request. False: too many headers, or no
+ * memory. */
 bool question_call(const struct forward_auth *auth, const struct postern_api *api,
                    struct postern_request *r, struct postern_header headers[QUESTION_HEADERS],
                    struct postern_call *ret);

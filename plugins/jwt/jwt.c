@@ -226,7 +226,7 @@ static enum postern_verdict answer(const struct jwt *jwt, struct postern_request
         .detail = span_of(info->sentence),
         .headers = headers,
     };
-    int n = snprintf(challenge, sizeof(challenge), "Bearer realm=\"%s\"", jwt->realm);
+    int n = snprintf(challenge, sizeof(challenge), "%s", jwt->challenge.p);
 
     if (refusal == REFUSAL_MEMORY)
         return POSTERN_FAILED;
@@ -261,11 +261,14 @@ static void take_token_away(const struct jwt *jwt, struct postern_request *r)
         api->remove(r, POSTERN_COOKIE, jwt->cookie);
 }
 
-/* grant NULL: it goes on without a token. */
+/* grant NULL: it goes on without a token. Later plugins learn what to ask for where they refuse
+ * it, and that this credential was one of several that would have done. */
 static enum postern_verdict let_through(const struct jwt *jwt, struct postern_request *r,
                                         const struct grant *grant)
 {
-    if (!grant_apply(grant, &jwt->grants, api, r))
+    if (!grant_apply(grant, &jwt->grants, api, r) ||
+        !api->fact_set(r, SPAN("challenge"), jwt->challenge) ||
+        (grant && jwt->optional && !api->fact_set(r, SPAN("optional"), SPAN("jwt"))))
         return POSTERN_FAILED;
     if (grant && !jwt->forward_token)
         take_token_away(jwt, r);

@@ -25,8 +25,9 @@ struct jwt {
     struct postern_str header, query, cookie; /* where a token may be; .p NULL: nowhere */
     bool header_is_bearer;                    /* "Authorization: Bearer" */
     bool forward_token, optional;
-    struct postern_str type; /* .p NULL: any */
-    const char *realm, *scope_text;
+    struct postern_str type;      /* .p NULL: any */
+    struct postern_str challenge; /* of RFC 6750 3, without parameters that say what is wrong */
+    const char *scope_text;
     size_t token_bytes, cache_entries;
     uint32_t wait_ms;
 

@@ -250,6 +250,11 @@ static void read_headers(struct reading *reading)
     jwt->headers = keep_array(reading, values->count, sizeof(*jwt->headers));
     for (size_t i = 0; jwt->headers && i < values->count; i++) {
         split_pair(values->list[i].text, &claim, &name);
+        if (claim.n > 0 && name.p && is_token(name) && !api->may_put(POSTERN_HEADER, name)) {
+            FAULT(reading, OPT_CLAIMS_TO_HEADERS, i,
+                  "%.*s is the gateway's own; expected another header", (int)name.n, name.p);
+            return;
+        }
         if (claim.n == 0 || !name.p || !is_token(name)) {
             FAULT(reading, OPT_CLAIMS_TO_HEADERS, i,
                   "expected \"claim: Header\", with a blank behind the colon and a header's "
@@ -502,7 +507,10 @@ static void read_places(struct reading *reading)
     if (!is_quotable(realm))
         FAULT(reading, OPT_REALM, 0,
               "expected ASCII without quote and backslash, 128 bytes at most");
-    jwt->realm = keep(reading, realm).p;
+    char challenge[256];
+    int n = snprintf(challenge, sizeof(challenge), "Bearer realm=\"%.*s\"",
+                     realm.n > 128 ? 128 : (int)realm.n, realm.p);
+    jwt->challenge = keep(reading, (struct postern_str){challenge, (size_t)n});
 }
 
 bool jwt_configure(struct postern_setup *s, const struct postern_values *values,

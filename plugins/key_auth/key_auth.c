@@ -235,25 +235,16 @@ static bool configure_places(struct key_auth *it, struct postern_setup *setup,
     return false;
 }
 
-/* A header that the gateway writes: not one that the key stands in, and not one that frames the
- * message or says where it goes. */
+/* A header that tells the upstream something: not one that a credential stands in, and none of
+ * the gateway's own. */
 static bool may_be_written(const struct key_auth *it, const char *name, size_t n)
 {
-    static const char *const taken[] = {
-        "Authorization",
-        "Connection",
-        "Content-Length",
-        "Cookie",
-        "Host",
-        "Keep-Alive",
-        "TE",
-        "Trailer",
-        "Transfer-Encoding",
-        "Upgrade",
-    };
+    static const char *const taken[] = {"Authorization", "Cookie"};
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
         if (strlen(taken[i]) == n && strncasecmp(taken[i], name, n) == 0)
             return false;
+    if (!api->may_put(POSTERN_HEADER, (struct postern_str){name, n}))
+        return false;
     for (size_t i = 0; i < it->places.count; i++) {
         const struct key_place *place = &it->places.list[i];
         if (place->part == POSTERN_HEADER && !place->is_scheme && place->name.n == n &&
@@ -402,7 +393,7 @@ static enum postern_verdict refuse(const struct key_auth *it, struct postern_req
                                    enum refusal refusal)
 {
     static const char *const details[] = {
-        [MULTIPLE] = "The request carries more than one key.",
+        [MULTIPLE] = "The request carries more than one credential.",
         [UNKNOWN] = "The key is not known.",
         [DISABLED] = "The key is disabled.",
         [EXPIRED] = "The key has expired.",
@@ -412,7 +403,9 @@ static enum postern_verdict refuse(const struct key_auth *it, struct postern_req
         .size = sizeof(answer),
         .status = 401,
         .reason = reasons[refusal].name,
-        .headers = refusal == MISSING ? it->places.challenges : it->places.refusals,
+        .headers = refusal == MISSING    ? it->places.challenges
+                   : refusal == MULTIPLE ? it->places.multiples
+                                         : it->places.refusals,
         .header_count = it->places.challenge_count,
     };
     if (refusal == MISSING) {
@@ -450,6 +443,26 @@ static struct postern_str metadata_of(const struct key_entry *entry, const char 
     return str(NULL);
 }
 
+/* Later plugins that refuse the request learn what it should have brought. Where nobody has
+ * said yet who asks, an earlier plugin's credential would do as well: its challenge stands
+ * first. */
+static bool tell_challenge(const struct key_auth *it, struct postern_request *r,
+                           const struct key_entry *entry)
+{
+    struct postern_str own = it->places.challenges[0].value;
+    struct postern_str other = api->fact(r, str("challenge"));
+    if (entry ? !it->has_scheme : api->get(r, POSTERN_CREDENTIAL).p != NULL)
+        return true;
+    if (entry || !other.p)
+        return api->fact_set(r, str("challenge"), own);
+    size_t size = other.n + own.n + 3;
+    char *both = api->alloc(r, size);
+    if (!both)
+        return false;
+    snprintf(both, size, "%.*s, %.*s", (int)other.n, other.p, (int)own.n, own.p);
+    return api->fact_set(r, str("challenge"), str(both));
+}
+
 /* The upstream, later plugins and the log learn whose key it was; NULL: nobody's. */
 static enum postern_verdict let_through(const struct key_auth *it, struct postern_request *r,
                                         const struct key_entry *entry)
@@ -459,8 +472,7 @@ static enum postern_verdict let_through(const struct key_auth *it, struct poster
     bool done = tell(r, it->consumer_header, consumer) && tell(r, it->scope_header, scope);
     for (size_t i = 0; done && i < it->metadata_count; i++)
         done = tell(r, it->metadata[i].header, metadata_of(entry, it->metadata[i].member));
-    if (done && (!entry || it->has_scheme))
-        done = api->fact_set(r, str("challenge"), it->places.challenges[0].value);
+    done = done && tell_challenge(it, r, entry);
     if (done && entry)
         done = api->credential(r, consumer) && api->fact_set(r, str("consumer"), consumer) &&
                (!scope.p || api->fact_set(r, str("scope"), scope));
@@ -489,8 +501,8 @@ static enum postern_verdict on_request(void *instance, struct postern_request *r
         return let_through(it, r, NULL);
     if (found == 0 || (found == 1 && key.n == 0))
         return refuse(it, r, MISSING);
-    if (found > 1)
-        return refuse(it, r, MULTIPLE);
+    if (found > 1 || (it->is_optional && api->fact(r, str("optional")).p))
+        return refuse(it, r, MULTIPLE); /* of several that would do, one */
     if (key.n > KEY_BYTES)
         return refuse(it, r, UNKNOWN);
     const struct key_entry *entry = key_table_known(table, key.p, key.n);

@@ -61,36 +61,41 @@ static void put_quoted(FILE *out, struct postern_str text)
     putc('"', out);
 }
 
-/* RFC 9110 11.6.1; for Bearer, RFC 6750 3.1 says what a wrong one is called. A field with a key
- * has no scheme of its own: ApiKey says where it belongs. */
+/* RFC 9110 11.6.1; for Bearer, `error` is what RFC 6750 3.1 calls it. A field with a key has no
+ * scheme of its own: ApiKey says where it belongs. .p NULL: no memory. */
+static struct postern_str challenge(const struct key_place *place, struct postern_str realm,
+                                    const char *error)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    if (!out)
+        return (struct postern_str){NULL, 0};
+    fprintf(out, "%s realm=", place->is_scheme ? place->name.p : "ApiKey");
+    put_quoted(out, realm);
+    if (!place->is_scheme) {
+        fprintf(out, ", in=\"%s\", name=", kind(place));
+        put_quoted(out, place->name);
+    } else if (error && strcasecmp(place->name.p, "Bearer") == 0) {
+        fprintf(out, ", error=\"%s\"", error);
+    }
+    if (fclose(out) == 0)
+        return (struct postern_str){text, n};
+    free(text);
+    return (struct postern_str){NULL, 0};
+}
+
 static bool add_challenge(struct key_places *places, const struct key_place *place,
                           struct postern_str realm)
 {
-    char *text[2] = {NULL, NULL};
-    size_t n[2];
-    for (int wrong = 0; wrong < 2; wrong++) {
-        FILE *out = open_memstream(&text[wrong], &n[wrong]);
-        if (!out)
-            goto fail;
-        fprintf(out, "%s realm=", place->is_scheme ? place->name.p : "ApiKey");
-        put_quoted(out, realm);
-        if (!place->is_scheme) {
-            fprintf(out, ", in=\"%s\", name=", kind(place));
-            put_quoted(out, place->name);
-        } else if (wrong && strcasecmp(place->name.p, "Bearer") == 0) {
-            fprintf(out, ", error=\"invalid_token\"");
-        }
-        if (fclose(out) != 0)
-            goto fail;
-    }
     size_t i = places->challenge_count++;
-    places->challenges[i] = (struct postern_header){CHALLENGE, {text[0], n[0]}};
-    places->refusals[i] = (struct postern_header){CHALLENGE, {text[1], n[1]}};
-    return true;
-fail:
-    free(text[0]);
-    free(text[1]);
-    return false;
+    places->challenges[i] = (struct postern_header){CHALLENGE, challenge(place, realm, NULL)};
+    places->refusals[i] =
+        (struct postern_header){CHALLENGE, challenge(place, realm, "invalid_token")};
+    places->multiples[i] =
+        (struct postern_header){CHALLENGE, challenge(place, realm, "invalid_request")};
+    return places->challenges[i].value.p && places->refusals[i].value.p &&
+           places->multiples[i].value.p;
 }
 
 bool key_places_finish(struct key_places *places, struct postern_str realm)
@@ -99,7 +104,8 @@ bool key_places_finish(struct key_places *places, struct postern_str realm)
     places->expected = expected(places);
     places->challenges = calloc(places->count + 1, sizeof(*places->challenges));
     places->refusals = calloc(places->count + 1, sizeof(*places->refusals));
-    if (!places->expected || !places->challenges || !places->refusals)
+    places->multiples = calloc(places->count + 1, sizeof(*places->multiples));
+    if (!places->expected || !places->challenges || !places->refusals || !places->multiples)
         return false;
     for (size_t i = 0; i < places->count; i++) {
         const struct key_place *place = &places->list[i];
@@ -118,10 +124,12 @@ void key_places_done(struct key_places *places)
     for (size_t i = 0; i < places->challenge_count; i++) {
         free((char *)places->challenges[i].value.p);
         free((char *)places->refusals[i].value.p);
+        free((char *)places->multiples[i].value.p);
     }
     free(places->list);
     free(places->challenges);
     free(places->refusals);
+    free(places->multiples);
     free(places->expected);
 }
 

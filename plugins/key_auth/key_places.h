@@ -18,8 +18,8 @@ struct key_places {
     size_t count;
     char *expected; /* "header X-Api-Key or parameter key", for people */
     /* WWW-Authenticate, one for each scheme, then one for all other places together: for a
-     * request without a key, and for one with a wrong one. */
-    struct postern_header *challenges, *refusals;
+     * request without a key, for one with a wrong one, and for one with several. */
+    struct postern_header *challenges, *refusals, *multiples;
     size_t challenge_count;
 };
 

@@ -317,7 +317,7 @@ enum rate_redis_says rate_redis_take(struct rate_redis *redis, struct postern_re
     if (says == LEASE_ALLOWS || says == LEASE_REFUSES)
         return RATE_REDIS_SAID;
     void **slot = rate_api->slot(r);
-    struct waiter *waiter = slot ? rate_api->alloc(r, sizeof(*waiter)) : NULL;
+    struct waiter *waiter = rate_api->alloc(r, sizeof(*waiter));
     if (!waiter)
         return RATE_REDIS_FAILED;
     struct trip *trip = says == LEASE_JOIN ? lease->trip : ask(part, lease, r, now);
@@ -340,7 +340,7 @@ enum rate_redis_says rate_redis_result(void *result, struct gcra_verdict *ret)
 void rate_redis_cancel(struct postern_request *r)
 {
     void **slot = rate_api->slot(r);
-    struct waiter *waiter = slot ? *slot : NULL;
+    struct waiter *waiter = *slot;
     if (waiter && waiter->trip)
         unlink_waiter(waiter);
 }

@@ -63,7 +63,7 @@ def test_a_yes_lets_through_with_its_headers(gateway, upstream, backend):
     assert not asked.has("X-Other") and not asked.has("X-User")
     assert asked.get("X-Forwarded-Method") == "POST"
     assert asked.all("X-Forwarded-Uri") == ["/a?b=c"]
-    assert asked.get("X-Forwarded-Host") == "shop.example"
+    assert asked.get("X-Forwarded-Host") == "shop.example:80"
     assert asked.get("X-Forwarded-Proto") == "http"
     assert asked.get("X-Forwarded-For").startswith("127.")
     assert gw.wait_log(1, method="POST")[0]["credential"] == "ann"
@@ -82,9 +82,36 @@ def test_a_no_is_the_clients_answer(gateway, upstream, backend, status):
     assert response.get("WWW-Authenticate") == "Basic" and response.get("Location") == "/in"
     assert not response.has("X-Internal")
     line = gw.wait_log(1)[0]
-    assert line["status"] == response.status
-    if response.status >= 400:
-        assert line["reason"] == "auth.denied"
+    assert (line["status"], line["reason"]) == (response.status, "auth.denied")
+    grpc = gw.get("/", method="POST", body=b"", fields=[("Content-Type", "application/grpc"), ("TE", "trailers")])
+    assert grpc.status == 200 and not grpc.body
+    code = {401: "16", 403: "7", 302: "2", 429: "14"}[response.status]
+    assert grpc.get("Grpc-Status") == code and grpc.get("WWW-Authenticate") == "Basic"
+
+
+def test_what_is_decided_about_is_what_counts(gateway, upstream, backend):
+    """A path that only looks harmless is named as what it is to routes, limits and the backend."""
+    judge = Judge(backend, lambda r: ("403 No", [], b""))
+    gw = gateway(config(), app=upstream(), auth=judge)
+    for target, uri in (("/public/../admin?x=1", "/admin?x=1"), ("//admin", "/admin"), ("/%61dmin;v=1", "/admin"),
+                        ("http://test/admin?", "/admin?"), ("/a%20b/%e2%98%83", "/a%20b/%E2%98%83")):
+        assert gw.get(target).status == 403
+        assert judge.seen[-1].all("X-Forwarded-Uri") == [uri]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_proxy_in_front_says_how_the_client_came(gateway, upstream, backend, trusted):
+    judge = Judge(backend, lambda r: ("403 No", [], b""))
+    text = config()
+    if trusted:
+        text = text.replace('{"@http@"} }', '{"@http@"} trusted_proxies = {"127.0.0.0/8"} }', 1)
+    gw = gateway(text, app=upstream(), auth=judge)
+    assert gw.get("/", host="inside:81", fields=[("X-Forwarded-Proto", "https"), ("X-Forwarded-For", "192.0.2.7"),
+                                                 ("X-Forwarded-Host", "shop.example:8443")]).status == 403
+    asked = judge.seen[-1]
+    assert [asked.get(f"X-Forwarded-{name}") for name in ("Proto", "Host")] == \
+        (["https", "shop.example:8443"] if trusted else ["http", "inside:81"])
+    assert (asked.get("X-Forwarded-For") == "192.0.2.7") == trusted
 
 
 def test_a_no_without_a_body_is_a_problem(gateway, upstream, backend):

@@ -53,8 +53,12 @@ static void the_key_is_all_that_is_passed_on(void **state)
                           "X-Key", NULL);
     assert_non_null(auth);
     assert_int_equal(auth->cache_ms, 5000);
-    assert_int_equal(auth->key_count, 5);
-    assert_true(text_is(auth->key[4].header, TEXT("x-key")));
+    static const enum key_part parts[] = {KEY_METHOD, KEY_SCHEME,    KEY_AUTHORITY,
+                                          KEY_TARGET, KEY_CLIENT_IP, KEY_HEADER};
+    assert_int_equal(auth->key_count, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(auth->key[i].part, parts[i]);
+    assert_true(text_is(auth->key[5].header, TEXT("x-key")));
     forward_discard(auth);
     auth = play_configure(&table, &setup, "upstream", "auth", "cache", "5s", "cache_key",
                           "host", "cache_key", "header:X-Key", "request_headers", "*", NULL);
@@ -70,6 +74,9 @@ static void says_what_is_wrong(void **state)
     REFUSED("begins with", "path", "verify");
     REFUSED("begins with", "path", "/a b");
     REFUSED("begins with", "path", "/a#b");
+    REFUSED("Host is the gateway's own", "response_headers", "X-A", "response_headers", "Host");
+    REFUSED("Host is the gateway's own", "client_headers", "Host");
+    REFUSED("Content-Length is the gateway's own", "refusal_headers", "Content-Length");
     REFUSED("expected it alone", "request_headers", "*", "request_headers", "X");
     REFUSED("no two requests", "request_headers", "*", "cache", "5s");
     REFUSED("it would do nothing", "cache_key", "host");

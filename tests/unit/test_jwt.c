@@ -232,6 +232,9 @@ static void lets_strangers_through_when_asked(void **state)
     assert_int_equal(play_ask(PLUGIN, jwt, &r, 0), POSTERN_GO_ON);
     assert_null(play_has(&r, POSTERN_HEADER, "X-User"));
     assert_string_equal(r.credential, "");
+    /* for those behind, who may refuse it */
+    assert_string_equal(play_fact(&r, "challenge"), "Bearer realm=\"postern\"");
+    assert_null(play_fact(&r, "optional"));
     play_done(&r);
     bring(&r, "wrong");
     assert_int_equal(play_ask(PLUGIN, jwt, &r, 0), POSTERN_ANSWERED);

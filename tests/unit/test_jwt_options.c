@@ -104,6 +104,8 @@ static void wants_pairs_and_names(void **state)
     REFUSED("claim: Header", HS, "claims_to_headers", "sub:X-User");
     REFUSED("claim: Header", HS, "claims_to_headers", "sub: X User");
     REFUSED("claim: Header", HS, "claims_to_headers", "sub: ");
+    REFUSED("host is the gateway's own", HS, "claims_to_headers", "sub: X-User",
+            "claims_to_headers", "sub: host");
     REFUSED("claim: value", HS, "required_claims", " : x");
     REFUSED("expected one scope", HS, "scopes", "read write");
     REFUSED("expected one scope", HS, "scopes", "a\"b");

@@ -213,6 +213,71 @@ static void leaves_other_schemes_alone(void **state)
     assert_refused("auth.multiple");
 }
 
+static void several_are_an_invalid_request(void **state)
+{
+    (void)state;
+    START("scheme", "Bearer", NULL);
+    memset(&r, 0, sizeof(r));
+    fake_put(&r, POSTERN_HEADER, "Authorization", "Bearer one");
+    fake_put(&r, POSTERN_HEADER, "Authorization", "Bearer one");
+    assert_int_equal(postern_plugin.on_request(it, &r), POSTERN_ANSWERED);
+    assert_refused("auth.multiple");
+    assert_string_equal(r.challenge, "Bearer realm=\"postern\", error=\"invalid_request\"");
+}
+
+static enum postern_verdict ask_behind(const char *fact, const char *value, const char *known,
+                                       const char *key)
+{
+    memset(&r, 0, sizeof(r));
+    fake_fact_set(&r, fake_str(fact), fake_str(value));
+    snprintf(r.credential, sizeof(r.credential), "%s", known);
+    if (key)
+        fake_put(&r, POSTERN_HEADER, "X-Api-Key", key);
+    return postern_plugin.on_request(it, &r);
+}
+
+/* Of those that would do, one: else a request had the name of one and the scopes of another. */
+static void one_credential_of_those_that_would_do(void **state)
+{
+    (void)state;
+    START("optional", "true", NULL);
+    assert_int_equal(ask_behind("optional", "jwt", "zoe", "one"), POSTERN_ANSWERED);
+    assert_string_equal(r.reason, "auth.multiple");
+    assert_int_equal(ask_behind("optional", "jwt", "zoe", NULL), POSTERN_GO_ON);
+    assert_string_equal(r.credential, "zoe");
+    assert_int_equal(ask_behind("other", "jwt", "zoe", "one"), POSTERN_GO_ON);
+    assert_string_equal(r.credential, "alice");
+    postern_plugin.stop(it, &fake.worker);
+    postern_plugin.discard(it);
+    START(NULL);
+    assert_int_equal(ask_behind("optional", "jwt", "zoe", "one"), POSTERN_GO_ON);
+    assert_string_equal(r.credential, "alice");
+}
+
+/* The last word of that name, as the gateway has it. */
+static const char *challenge(void)
+{
+    const char *last = NULL;
+    for (size_t i = 0; i < r.fact_count; i++)
+        if (strcmp(r.facts[i].name, "challenge") == 0)
+            last = r.facts[i].value;
+    return last;
+}
+
+static void others_challenges_stand_beside_its_own(void **state)
+{
+    (void)state;
+    START("optional", "true", NULL);
+    assert_int_equal(ask_behind("challenge", "Bearer realm=\"a\"", "", NULL), POSTERN_GO_ON);
+    assert_string_equal(challenge(), "Bearer realm=\"a\", ApiKey realm=\"postern\", "
+                                     "in=\"header\", name=\"X-Api-Key\"");
+    assert_int_equal(ask_behind("challenge", "Bearer realm=\"a\"", "zoe", NULL), POSTERN_GO_ON);
+    assert_string_equal(challenge(), "Bearer realm=\"a\"");
+    assert_int_equal(ask(POSTERN_HEADER, NULL, NULL), POSTERN_GO_ON);
+    assert_string_equal(challenge(),
+                        "ApiKey realm=\"postern\", in=\"header\", name=\"X-Api-Key\"");
+}
+
 static void tells_the_upstream_who_it_is(void **state)
 {
     (void)state;
@@ -386,6 +451,9 @@ static void says_what_is_wrong_with_the_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(several_are_an_invalid_request),
+        TEST(one_credential_of_those_that_would_do),
+        TEST(others_challenges_stand_beside_its_own),
         TEST(lets_a_known_key_through),
         TEST(refuses_all_others),
         TEST(expiry_is_to_the_millisecond),
