@@ -154,7 +154,8 @@ static uint32_t common_end(const struct radix_key *first, const struct radix_key
 static void label_set(struct radix_node *node, const char *label, uint32_t n)
 {
     node->label_n = (uint16_t)n;
-    node->variable = n && memchr(label, PATTERN_ONE, n);
+    if (n && memchr(label, PATTERN_ONE, n))
+        node->flags |= RADIX_VARIABLE;
     if (n <= RADIX_LABEL)
         memcpy(node->label.inside, label, n);
     else
@@ -186,17 +187,43 @@ static bool build_kids(struct radix *radix, struct radix_node *node,
     return true;
 }
 
+static void set_keys(struct radix_node *node, const struct radix_key *keys, uint32_t first,
+                     uint32_t end)
+{
+    node->first = first;
+    node->count = end - first;
+    node->value = first < end ? keys[first].value : 0;
+}
+
+/* In the node itself where no key ends there. False: no memory. */
+static bool build_rest(struct radix *radix, struct radix_node *node,
+                       const struct radix_key *keys, uint32_t first, uint32_t end)
+{
+    struct radix_node rest = {.flags = RADIX_REST};
+    if (!node->count) {
+        node->flags |= RADIX_REST;
+        set_keys(node, keys, first, end);
+        return true;
+    }
+    node->rest = nodes_take(radix, 1);
+    if (!node->rest)
+        return false;
+    set_keys(&rest, keys, first, end);
+    radix->nodes[node->rest] = rest;
+    return true;
+}
+
 /* Makes nodes[index] from keys that are equal up to `at`. */
 static bool build(struct radix *radix, uint32_t index, const struct radix_key *keys,
                   uint32_t from, uint32_t to, uint32_t at)
 {
-    struct radix_node node = {.first = from};
-    uint32_t begin = at;
+    struct radix_node node = {0};
+    uint32_t begin = at, first = from;
     at = common_end(&keys[from], &keys[to - 1], at);
     label_set(&node, keys[from].p + begin, at - begin);
     while (from < to && keys[from].n == at)
         from++;
-    node.count = from - node.first;
+    set_keys(&node, keys, first, from);
     if (from < to && is_variable(&keys[from], at, PATTERN_ONE)) {
         uint32_t end = run_end(keys, from, to, at);
         node.one = nodes_take(radix, 1);
@@ -205,9 +232,10 @@ static bool build(struct radix *radix, uint32_t index, const struct radix_key *k
         from = end;
     }
     if (from < to && is_variable(&keys[from], at, PATTERN_REST)) {
-        node.rest = from;
-        from = run_end(keys, from, to, at);
-        node.rest_count = from - node.rest;
+        uint32_t end = run_end(keys, from, to, at);
+        if (!build_rest(radix, &node, keys, from, end))
+            return false;
+        from = end;
     }
     if (!build_kids(radix, &node, keys, from, to, at))
         return false;
@@ -272,7 +300,7 @@ static bool take_label(const struct radix_node *node, struct str *path, unsigned
     size_t used = node->label_n;
     if (used == 0)
         return true;
-    if (node->variable) {
+    if (node->flags & RADIX_VARIABLE) {
         long n = match_variable(label, used, *path, captures, walk);
         if (n < 0)
             return false;
@@ -314,17 +342,20 @@ static bool visit(const struct radix *radix, uint32_t index, struct str path, un
     if (!take_label(node, &path, &captures, walk))
         return false;
     if (path.n == 0)
-        return node->count && walk->on_keys(walk, node->first, node->count);
+        return node->count && !(node->flags & RADIX_REST) &&
+               walk->on_keys(walk, node->first, node->count, node->value);
     uint32_t end = segment_end(path.p, (uint32_t)path.n, 0);
     uint32_t kid = kid_of(radix, node, (struct str){path.p, end});
     if (kid && visit(radix, kid, path, captures, walk))
         return true;
     if (node->one && end > 1 && visit(radix, node->one, path, captures, walk))
         return true;
-    if (!node->rest_count || path.p[0] != '/')
+    if (!(node->flags & RADIX_REST))
+        node = &radix->nodes[node->rest];
+    if (!node->count || path.p[0] != '/') /* nodes[0] has none */
         return false;
     walk->captures[captures] = (struct str){path.p + 1, path.n - 1};
-    return walk->on_keys(walk, node->rest, node->rest_count);
+    return walk->on_keys(walk, node->first, node->count, node->value);
 }
 
 bool radix_find(const struct radix *radix, uint32_t root, struct str path,

@@ -16,6 +16,7 @@
 struct radix_key {
     const char *p; /* pattern_key's; must outlive the tree */
     uint32_t n;
+    uint64_t value; /* comes back with it */
 };
 
 /* The order of keys in an array for radix_add: bytewise, but "/" before all other bytes, so
@@ -23,18 +24,23 @@ struct radix_key {
 int radix_compare(const struct radix_key *a, const struct radix_key *b);
 
 /* A node is one cache line, for a large tree costs a miss for each line that a walk touches:
- * nearly all labels are kept inside. */
+ * nearly all labels are kept inside, and so is what the first of its keys brings along. */
 #define RADIX_LABEL 32
+
+enum { RADIX_VARIABLE = 1, RADIX_REST = 2 };
 
 struct radix_node {
     uint16_t label_n;
-    bool variable;             /* the label has an {x} */
-    uint8_t slot_bits;         /* the children's slots are 1 << slot_bits */
-    uint32_t slots;            /* the first of them; 0: no children */
-    uint32_t one;              /* node that begins with {x}; 0: none */
-    uint32_t first, count;     /* keys that end here: a range of the sorted array */
-    uint32_t rest, rest_count; /* keys whose next segment is {x...} */
-    union {                    /* segments that lead here, {x} as PATTERN_ONE */
+    uint8_t slot_bits; /* the children's slots are 1 << slot_bits */
+    uint8_t flags;     /* VARIABLE: the label has an {x} */
+    uint32_t slots;    /* the first of them; 0: no children */
+    uint32_t one;      /* node that begins with {x}; 0: none */
+    uint32_t rest;     /* a node for those whose next segment is {x...}; 0: none */
+    /* Keys that end here, or with REST those whose next segment is {x...}: a range of the
+     * sorted array. */
+    uint32_t first, count;
+    uint64_t value; /* the first one's */
+    union {         /* segments that lead here, {x} as PATTERN_ONE */
         char inside[RADIX_LABEL];
         const char *outside;
     } label;
@@ -61,9 +67,10 @@ uint32_t radix_add(struct radix *radix, const struct radix_key *keys, uint32_t f
 void radix_done(struct radix *radix);
 
 /* One walk. Matching keys come best first: at each segment the literal before {x} before
- * {x...}. `on_keys` gets a range of equal ones and says whether to stop there. */
+ * {x...}. `on_keys` gets a range of equal ones, with the value of the first, and says whether
+ * to stop there. */
 struct radix_walk {
-    bool (*on_keys)(struct radix_walk *walk, uint32_t first, uint32_t count);
+    bool (*on_keys)(struct radix_walk *walk, uint32_t first, uint32_t count, uint64_t value);
     struct str captures[ROUTE_CAPTURES];
 };
 /* Whether on_keys stopped it. */

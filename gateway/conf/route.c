@@ -19,6 +19,8 @@ struct entry {
 };
 enum { ASKS_METHOD = 1, ASKS_LISTENER = 2, ASKS_CONDITIONS = 4 };
 _Static_assert(METHOD_COUNT <= 16, "the methods fit into an entry");
+_Static_assert(sizeof(struct entry) == sizeof(uint64_t),
+               "an entry fits into a node of the tree");
 
 struct host {
     struct str name; /* ".example.org" for *.example.org; .p NULL: an empty place */
@@ -77,8 +79,8 @@ struct find {
     struct str method;
     uint32_t method_bit; /* of a known one; else 0 */
     const struct head *head;
-    const struct entry *found;
-    bool wrong_method;
+    struct entry found;
+    bool is_found, wrong_method;
     struct route_match *match; /* where Allow is collected */
     FILE *explain;
 };
@@ -122,20 +124,25 @@ static bool is_meant(const struct entry *entry, const struct find *find)
                                            conditions_hold(route_of(find, entry), find->head));
 }
 
-static bool on_keys_find(struct radix_walk *walk, uint32_t first, uint32_t count)
+/* The first entry came along with its node: most often the others need not be looked at. */
+static bool on_keys_find(struct radix_walk *walk, uint32_t first, uint32_t count,
+                         uint64_t value)
 {
     struct find *find = (struct find *)walk;
-    for (uint32_t i = first; i < first + count; i++) {
-        const struct entry *entry = &find->router->entries[i];
-        if (!is_meant(entry, find))
-            continue;
-        if (takes_method(entry, find)) {
-            find->found = entry;
-            return true;
+    struct entry entry;
+    memcpy(&entry, &value, sizeof(entry));
+    for (uint32_t i = first;; entry = find->router->entries[i]) {
+        if (is_meant(&entry, find)) {
+            if (takes_method(&entry, find)) {
+                find->found = entry;
+                find->is_found = true;
+                return true;
+            }
+            find->wrong_method = true;
         }
-        find->wrong_method = true;
+        if (++i == first + count)
+            return false;
     }
-    return false;
 }
 
 static bool allow_has(const char *allow, struct str method)
@@ -156,9 +163,11 @@ static void allow_add(struct route_match *match, struct str method)
              method.p);
 }
 
-static bool on_keys_allow(struct radix_walk *walk, uint32_t first, uint32_t count)
+static bool on_keys_allow(struct radix_walk *walk, uint32_t first, uint32_t count,
+                          uint64_t value)
 {
     struct find *find = (struct find *)walk;
+    (void)value; /* it is the first entry's */
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
         const struct conf_strs *methods = &route_of(find, entry)->methods;
@@ -215,9 +224,11 @@ static void explain_taken(const struct conf_route *route, const struct str *capt
     explain_action(route, out);
 }
 
-static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t count)
+static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t count,
+                            uint64_t value)
 {
     struct find *find = (struct find *)walk;
+    (void)value;
     for (uint32_t i = first; i < first + count; i++) {
         const struct entry *entry = &find->router->entries[i];
         const struct conf_route *route = route_of(find, entry);
@@ -233,7 +244,7 @@ static bool on_keys_explain(struct radix_walk *walk, uint32_t first, uint32_t co
         fputc('\n', find->explain);
         if (!why) {
             explain_taken(route, walk->captures, find->explain);
-            find->found = entry;
+            find->is_found = true;
             return true;
         }
     }
@@ -293,7 +304,7 @@ static void find_init(struct find *find, const struct router *router, size_t lis
     find->method = method;
     find->method_bit = known == M_OTHER ? 0 : 1u << known;
     find->head = head;
-    find->found = NULL;
+    find->is_found = false;
     find->wrong_method = false;
     find->match = NULL;
     find->explain = NULL;
@@ -309,11 +320,10 @@ void router_find(const struct router *router, size_t listener, struct str host, 
     ret->route = NULL;
     ret->wrong_method = false;
     ret->allow[0] = '\0';
-    if (find.found) {
-        ret->index = find.found->route;
+    if (find.is_found) {
+        ret->index = find.found.route;
         ret->route = &router->conf->routes[ret->index];
-        memcpy(ret->captures, find.walk.captures,
-               find.found->captures * sizeof(*ret->captures));
+        memcpy(ret->captures, find.walk.captures, find.found.captures * sizeof(*ret->captures));
     } else if (find.wrong_method) {
         ret->wrong_method = true;
         find.match = ret;
@@ -330,7 +340,7 @@ void router_explain(const struct router *router, size_t listener, struct str hos
     find.walk.on_keys = on_keys_explain;
     find.explain = out;
     find_by_host(&find, host, path);
-    if (find.found)
+    if (find.is_found)
         return;
     struct route_match match;
     router_find(router, listener, host, path, method, head, &match);
@@ -470,7 +480,7 @@ static void make_drafts(struct router *router, struct draft *drafts)
         if (route->faulty)
             continue;
         struct draft draft = {
-            .key = {key, (uint32_t)pattern_key(str_of(route->path), key)},
+            .key = {key, (uint32_t)pattern_key(str_of(route->path), key), 0},
             .route = route,
             .listeners =
                 listener_bits(router, route, &router->listener_bits[i * listener_words(conf)]),
@@ -502,6 +512,7 @@ static bool make_trees(struct router *router, const struct draft *drafts)
     for (uint32_t i = 0; i < router->count; i++) {
         router->entries[i] = make_entry(router, &drafts[i]);
         router->keys[i] = drafts[i].key;
+        memcpy(&router->keys[i].value, &router->entries[i], sizeof(struct entry));
     }
     for (uint32_t from = 0, to; from < router->count; from = to) {
         to = from + 1;

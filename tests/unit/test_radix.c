@@ -3,36 +3,41 @@
 #include "conf/radix.h"
 
 static char found[256];
+static bool values; /* the keys have their number, from 1, as value */
 
-static bool note(struct radix_walk *walk, uint32_t first, uint32_t count)
+static bool note(struct radix_walk *walk, uint32_t first, uint32_t count, uint64_t value)
 {
     size_t n = strlen(found);
     (void)walk;
+    assert_int_equal(value, values ? first + 1 : 0);
     snprintf(found + n, sizeof(found) - n, "%u+%u ", first, count);
     return false;
 }
 
-static bool stop(struct radix_walk *walk, uint32_t first, uint32_t count)
+static bool stop(struct radix_walk *walk, uint32_t first, uint32_t count, uint64_t value)
 {
-    note(walk, first, count);
+    note(walk, first, count, value);
     return true;
 }
 
 #define KEY(literal)                                                                           \
     {                                                                                          \
-        literal, sizeof(literal) - 1                                                           \
+        literal, sizeof(literal) - 1, 0                                                        \
     }
 
 static void gives_the_best_first_and_goes_back(void **state)
 {
     (void)state;
     /* sorted by radix_compare, as radix_add wants them */
-    static const struct radix_key keys[] = {
+    struct radix_key keys[] = {
         KEY("/\x01"),   KEY("/\x01/b"), KEY("/\x02"), KEY("/a"),          KEY("/a"),
         KEY("/a/\x01"), KEY("/a/\x02"), KEY("/a/bc"), KEY("/abc/\x01/x"),
     };
     for (size_t i = 1; i < sizeof(keys) / sizeof(*keys); i++)
         assert_true(radix_compare(&keys[i - 1], &keys[i]) <= 0);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        keys[i].value = i + 1;
+    values = true;
     static const struct {
         const char *path, *found;
     } cases[] = {
@@ -65,6 +70,7 @@ static void gives_the_best_first_and_goes_back(void **state)
     assert_string_equal(found, "5+1 ");
     assert_true(str_eq(walk.captures[0], STR("b")));
     radix_done(&radix);
+    values = false;
 }
 
 static int compare(const void *a, const void *b)
@@ -83,7 +89,7 @@ static void check_node(int kids, int label)
         int n = snprintf(bytes[i], sizeof(bytes[i]), "/%.*s/kid%d/%.*s", label - 1,
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", i, label,
                          "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
-        keys[i] = (struct radix_key){bytes[i], (uint32_t)n};
+        keys[i] = (struct radix_key){bytes[i], (uint32_t)n, 0};
     }
     qsort(keys, (size_t)kids, sizeof(*keys), compare);
     uint32_t root = radix_add(&radix, keys, 0, (uint32_t)kids);
