@@ -857,7 +857,7 @@ def test_plugins_can_be_named_and_their_directory_too(tmp_path):
     status, said = check(tmp_path, 'plugins {\nload = {"mine/odd.so",\n"gone.so"}\n}\n' + text,
                          env=nowhere)
     assert said.splitlines()[0] == \
-        "checked.conf:2: plugins.load: cannot load gone.so: cannot open shared object file: " \
+        "checked.conf:3: plugins.load: cannot load gone.so: cannot open shared object file: " \
         "No such file or directory"
     # beside the file, not where the dynamic linker looks for libraries
     (tmp_path / "mine/odd.so").rename(tmp_path / "odd.so")

@@ -16,18 +16,9 @@ static struct exchange ex;
 static struct head head;
 static struct field fields[48];
 
-/* `options` of the listener, `upstream` of the upstream. */
-static inline void begin_with(const char *options, const char *upstream, const char *route,
-                              const char *peer_ip)
+static inline void begin_text(const char *text, const char *peer_ip)
 {
-    char text[2048];
     struct conf_faults faults = {0}, warnings = {0};
-    snprintf(text, sizeof(text),
-             "listener \"l\" { listen = \"127.0.0.1:1\" trusted_proxies = {\"10.0.0.0/8\", "
-             "\"fd00::/8\"} %s }\n"
-             "upstream \"u\" { server \"127.0.0.1:2\" {} %s }\n"
-             "route \"r\" { upstream = u %s }\n",
-             options, upstream, route);
     slab_init(&chunks, ARENA_CHUNK, 4);
     cx = (struct context){.random = {1, 2}};
     view =
@@ -42,9 +33,23 @@ static inline void begin_with(const char *options, const char *upstream, const c
     ex.view = &view;
     ex.peer = &peer;
     ex.client_ip = (struct str){peer.ip, peer.ip_len};
+    arena_init(&ex.arena, &chunks);
+}
+
+/* `options` of the listener, `upstream` of the upstream. */
+static inline void begin_with(const char *options, const char *upstream, const char *route,
+                              const char *peer_ip)
+{
+    char text[2048];
+    snprintf(text, sizeof(text),
+             "listener \"l\" { listen = \"127.0.0.1:1\" trusted_proxies = {\"10.0.0.0/8\", "
+             "\"fd00::/8\"} %s }\n"
+             "upstream \"u\" { server \"127.0.0.1:2\" {} %s }\n"
+             "route \"r\" { upstream = u %s }\n",
+             options, upstream, route);
+    begin_text(text, peer_ip);
     ex.upstream = &view.snapshot->conf->upstreams[0];
     ex.cluster = view.snapshot->clusters[0];
-    arena_init(&ex.arena, &chunks);
 }
 
 static inline void begin(const char *route, const char *peer_ip)
