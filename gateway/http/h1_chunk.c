@@ -78,16 +78,19 @@ long h1_chunk_read(struct h1_chunk *chunk, const char *p, size_t n, struct str *
     for (; chunk->state != CHUNK_DATA && chunk->state != CHUNK_TRAILERS && at < n; at++) {
         if (!read_byte(chunk, p[at])) {
             chunk->state = CHUNK_BAD;
-            *ret_bad = at;
+            *ret_bad = chunk->taken + at;
             return -1;
         }
     }
-    if (chunk->state != CHUNK_DATA || at == n)
+    if (chunk->state != CHUNK_DATA || at == n) {
+        chunk->taken += (uint32_t)at;
         return (long)at;
+    }
     data = n - at < chunk->left ? n - at : (size_t)chunk->left;
     *ret_data = (struct str){p + at, data};
     chunk->left -= data;
     if (chunk->left == 0)
         chunk->state = CHUNK_DATA_CR;
+    chunk->taken += (uint32_t)(at + data);
     return (long)(at + data);
 }

@@ -26,15 +26,17 @@ struct h1_chunk {
     uint8_t digits;
     uint16_t ext; /* extension bytes in this line */
     uint32_t ext_total;
-    uint64_t left; /* payload bytes left in this chunk */
+    uint32_t taken; /* bytes of the body so far; of very long ones the low half */
+    uint64_t left;  /* payload bytes left in this chunk */
 };
 
 void h1_chunk_init(struct h1_chunk *chunk);
 
 /* Reads from `p`, `n`. Returns how many bytes were taken (also 0), or -1 when the coding is
- * broken (offset of the bad byte in *ret_bad). Of the bytes taken, *ret_data is the payload,
- * always at the end of what was taken: call again for what is left until nothing is taken or
- * the state is CHUNK_TRAILERS, from where the caller looks for the trailers' end itself. */
+ * broken (where in the body the bad byte stands in *ret_bad). Of the bytes taken, *ret_data is
+ * the payload, always at the end of what was taken: call again for what is left until nothing
+ * is taken or the state is CHUNK_TRAILERS, from where the caller looks for the trailers' end
+ * itself. */
 long h1_chunk_read(struct h1_chunk *chunk, const char *p, size_t n, struct str *ret_data,
                    size_t *ret_bad);
 

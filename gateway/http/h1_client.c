@@ -213,7 +213,7 @@ static void read_trailers(struct h1_client *client)
             n = -1;
     }
     if (n < 0) {
-        gone(client, R_UPSTREAM_PROTOCOL, 0, fault.offset);
+        gone(client, R_UPSTREAM_PROTOCOL, 0, client->chunk.taken + fault.offset);
         return;
     }
     stream_skip(&client->stream, (size_t)n);

@@ -118,6 +118,7 @@ static int split_absolute(struct reader *r, struct str *target)
     if (!head_is_authority(authority))
         return bad(r, R_BAD_TARGET, authority.p);
     r->head->authority = authority;
+    r->head->secure = scheme == 8;
     target->p += n;
     target->n -= n;
     return 0;
@@ -283,6 +284,17 @@ static int note_length(struct reader *r, const struct field *field)
     return 0;
 }
 
+/* The name of a transfer coding (RFC 9112 7). */
+static struct str before_parameters(struct str coding)
+{
+    const char *mark = memchr(coding.p, ';', coding.n);
+    struct str name = {coding.p, mark ? (size_t)(mark - coding.p) : coding.n};
+
+    while (mark && name.n && (name.p[name.n - 1] == ' ' || name.p[name.n - 1] == '\t'))
+        name.n--;
+    return name;
+}
+
 /* RFC 9112 6.1 and 7: what is not exactly one "chunked" is refused; the two answers tell a
  * coding that exists somewhere from a list that means nothing. */
 static int note_coding(struct reader *r, const struct field *field)
@@ -296,9 +308,13 @@ static int note_coding(struct reader *r, const struct field *field)
     if (str_eq_nocase(field->value, STR("chunked")))
         return 0;
     while (str_next_token(&list, &coding)) {
-        if (is_chunked || !head_is_token(coding))
+        struct str name = before_parameters(coding);
+        bool bare = name.n == coding.n; /* "chunked" has no parameters */
+        if (is_chunked || !head_is_token(name))
             return bad_field(r, field, R_BAD_TRANSFER);
-        is_chunked = str_eq_nocase(coding, STR("chunked"));
+        is_chunked = str_eq_nocase(name, STR("chunked"));
+        if (is_chunked && !bare)
+            return bad_field(r, field, R_BAD_TRANSFER);
         has_other |= !is_chunked;
     }
     return bad_field(r, field, has_other ? R_BAD_CODING : R_BAD_TRANSFER);
@@ -395,13 +411,23 @@ static bool is_protocol(struct str s)
            (!slash || head_is_token((struct str){slash + 1, s.n - n - 1}));
 }
 
-/* RFC 9110 7.8. An offer of h2c is not taken, alone or in company: what the backend would
- * make of it is not HTTP/1 any more. */
+/* Behind which a backend would take requests that nobody here sees: HTTP/2 in the clear and its
+ * drafts, any HTTP, and TLS (RFC 2817). */
+static bool hides_requests(struct str protocol)
+{
+    const char *slash = memchr(protocol.p, '/', protocol.n);
+    struct str name = {protocol.p, slash ? (size_t)(slash - protocol.p) : protocol.n};
+
+    return (name.n >= 2 && str_eq_nocase((struct str){name.p, 2}, STR("h2"))) ||
+           str_eq_nocase(name, STR("http")) || str_eq_nocase(name, STR("tls"));
+}
+
+/* RFC 9110 7.8. An offer of what hides requests is not taken, alone or in company. */
 static int settle_upgrade(struct reader *r)
 {
     struct str list = r->upgrade, protocol;
     unsigned protocols = 0;
-    bool has_h2c = false;
+    bool hides = false;
 
     if (r->upgrades == 0 || !r->wants_upgrade || r->head->minor == 0)
         return 0;
@@ -410,12 +436,11 @@ static int settle_upgrade(struct reader *r)
     for (; str_next_token(&list, &protocol); protocols++) {
         if (!is_protocol(protocol))
             return bad_value(r, F_UPGRADE, protocol, R_BAD_UPGRADE);
-        if (str_eq_nocase(protocol, STR("h2c")))
-            has_h2c = true;
+        hides |= hides_requests(protocol);
     }
     if (protocols == 0)
         return bad_value(r, F_UPGRADE, r->upgrade, R_BAD_UPGRADE);
-    if (has_h2c)
+    if (hides)
         return 0;
     if (r->request && (r->coding.p || r->head->length > 0))
         return bad_value(r, F_UPGRADE, r->upgrade, R_BAD_UPGRADE);

@@ -259,23 +259,22 @@ static void read_trailers(struct h1_server *server)
     struct h1_fault fault = {.reason = R_NO_MEMORY};
     long n = in.n >= 2 && in.p[0] == '\r' && in.p[1] == '\n' ? 2 : 0;
     if (!n)
-        n = h1_head_end(&server->scan, false, in.p, in.n, &limits, &fault);
+        n = h1_head_end(&server->scan, true, in.p, in.n, &limits, &fault);
     if (n == 0)
         return;
-    if (n < 0) {
-        fault.reason = R_BAD_TRAILER;
-        bad(server, &fault);
-        return;
-    }
     struct head *trailers = NULL;
     if (n > 2) {
         struct str text;
         trailers = keep_head(server, (size_t)n, server->scan.lines, &text);
-        if (!trailers ||
-            h1_parse_trailers(text.p, text.n, true, &limits, trailers, &fault) < 0) {
-            bad(server, &fault);
-            return;
-        }
+        if (!trailers || h1_parse_trailers(text.p, text.n, true, &limits, trailers, &fault) < 0)
+            n = -1;
+    } else if (n < 0 && fault.reason != R_CLIENT_HEADERS_TOO_LARGE) {
+        fault.reason = R_BAD_TRAILER;
+    }
+    if (n < 0) {
+        fault.offset += server->chunk.taken;
+        bad(server, &fault);
+        return;
     }
     stream_skip(&server->stream, (size_t)n);
     request_complete(server, trailers);

@@ -97,6 +97,7 @@ struct head {
     /* request */
     enum method method;
     bool expect_continue;   /* Expect: 100-continue from a 1.1 client */
+    bool secure;            /* an absolute target of HTTP/1 says https */
     struct str method_text; /* as it came */
     struct str target;      /* as it came: origin-, absolute- or asterisk-form */
     struct str authority;   /* host[:port] that counts: the absolute target's, else Host's */

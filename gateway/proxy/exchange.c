@@ -156,9 +156,38 @@ static bool is_too_large(struct exchange *ex, uint64_t bytes)
     return true;
 }
 
+/* RFC 9110 7.6.2: a TRACE or an OPTIONS that no more may pass on is for us. We tell nobody what
+ * we got: there are credentials in it. */
+static bool may_go_on(struct exchange *ex)
+{
+    switch (forward_hops(ex)) {
+    case HOPS_ON:
+        return true;
+    case HOPS_BAD:
+        exchange_fail(
+            ex, &(struct leg_fault){.reason = R_BAD_FIELD_VALUE, .field = STR("Max-Forwards")});
+        return false;
+    case HOPS_NO_MEMORY:
+        refuse(ex, R_NO_MEMORY);
+        return false;
+    case HOPS_HERE:
+        break;
+    }
+    if (ex->head->method == M_OPTIONS) {
+        exchange_to(ex, EX_REPLY);
+        reply_plain(ex, 200, STR(""), STR(""));
+    } else {
+        memcpy(ex->match.allow, "OPTIONS", sizeof("OPTIONS"));
+        refuse(ex, R_ROUTE_METHOD);
+    }
+    return false;
+}
+
 static void go_upstream(struct exchange *ex, size_t upstream)
 {
     const struct conf_route *route = ex->match.route;
+    if ((ex->head->method == M_OPTIONS || ex->head->method == M_TRACE) && !may_go_on(ex))
+        return;
     if (ex->plugged) {
         plugins_frame_request(ex);
         if (!plugins_refeed(ex))
@@ -204,6 +233,13 @@ static bool is_for_us(const struct exchange *ex, enum reason *ret_reason)
                    tls_covers(tls, ex->host));
 }
 
+/* Who asks for https in a target must have come by it (RFC 9110 7.4); of a trusted proxy it may
+ * be the client who has. */
+static bool is_plain_for_us(const struct exchange *ex)
+{
+    return !ex->head->secure || ex->trusted;
+}
+
 /* RFC 8470: what somebody may have recorded and sent again goes to the server with a mark, and
  * only when it does no harm (RFC 9110 9.2.1). Plugins count and decide, so they do not see it.
  */
@@ -228,8 +264,8 @@ void exchange_route(struct exchange *ex)
         exchange_fail(ex, &(struct leg_fault){.reason = reason, .offset = offset});
         return;
     }
-    if (exchange_listener(ex)->tls && !is_for_us(ex, &reason)) {
-        refuse(ex, reason);
+    if (exchange_listener(ex)->tls ? !is_for_us(ex, &reason) : !is_plain_for_us(ex)) {
+        refuse(ex, reason ? reason : R_CLIENT_MISDIRECTED);
         return;
     }
     router_find(ex->view->snapshot->router, (size_t)ex->listener, ex->host, ex->path,

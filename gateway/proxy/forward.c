@@ -221,13 +221,15 @@ uint64_t forward_hash(const struct exchange *ex, enum conf_hash_on on, const cha
 
 /* ---- the request's head ---- */
 
-/* A spelling that some backend takes for one of the fields we vouch for: X_Forwarded_For. */
+/* A spelling that some backend takes for one of the fields we vouch for, X_Forwarded_For, or
+ * for the framing that we make anew, Content_Length. */
 static bool is_twin(struct str name)
 {
     static const enum field_id ours[] = {
         F_X_FORWARDED_FOR, F_X_FORWARDED_PROTO,     F_X_FORWARDED_HOST,
         F_X_REQUEST_ID,    F_X_REQUEST_DEADLINE_MS, F_X_SSL_CLIENT_S_DN,
-        F_FORWARDED,       F_TRACEPARENT,           F_VIA};
+        F_FORWARDED,       F_TRACEPARENT,           F_VIA,
+        F_CONTENT_LENGTH,  F_TRANSFER_ENCODING};
     if (!memchr(name.p, '_', name.n) && !memchr(name.p, '.', name.n))
         return false;
     for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
@@ -452,6 +454,26 @@ static bool tell_deadline(struct exchange *ex)
     ex->time_left = time_left(ex);
     return ex->time_left.p &&
            head_add_text(ex->head, &ex->arena, F_X_REQUEST_DEADLINE_MS, ex->time_left) == 0;
+}
+
+enum hops forward_hops(struct exchange *ex)
+{
+    static const struct str name = STR("Max-Forwards");
+    const struct field *field = head_find_name(ex->head, name), *all = ex->head->fields;
+    uint64_t left;
+    if (!field)
+        return HOPS_ON;
+    for (uint32_t i = (uint32_t)(field - all) + 1; i < ex->head->count; i++)
+        if (str_eq_nocase(all[i].name, name))
+            return HOPS_BAD;
+    if (str_to_u64(field->value, UINT32_MAX, &left) < 0)
+        return HOPS_BAD;
+    if (left == 0)
+        return HOPS_HERE;
+    char text[20];
+    struct str value = arena_copy(&ex->arena, (struct str){text, str_put_u64(text, left - 1)});
+    return value.p && head_set(ex->head, &ex->arena, name, value) == 0 ? HOPS_ON
+                                                                       : HOPS_NO_MEMORY;
 }
 
 static bool add_ours(struct exchange *ex, struct str host, const struct forwarded *forwarded,

@@ -17,6 +17,11 @@ bool forward_name(struct exchange *ex);
  * traceparent in, the route's edits and rewrite. Once for each exchange. */
 enum reason forward_request(struct exchange *ex);
 
+/* How far a TRACE or an OPTIONS with Max-Forwards may go (RFC 9110 7.6.2), and one less behind
+ * us. */
+enum hops { HOPS_ON, HOPS_HERE, HOPS_BAD, HOPS_NO_MEMORY };
+enum hops forward_hops(struct exchange *ex);
+
 /* Whether the client expects the answer of a gRPC server. */
 bool forward_is_grpc(const struct exchange *ex);
 /* How long the client still waits, ms: as a trusted proxy says, or its Grpc-Timeout. False: it

@@ -37,9 +37,9 @@ static struct result read_in_steps(const char *p, size_t n, size_t step)
             size_t bad = 0;
             long taken = h1_chunk_read(&r.chunk, p + r.taken, given - r.taken, &data, &bad);
             if (taken < 0) {
-                REQUIRE(bad < given - r.taken && r.chunk.state == CHUNK_BAD);
+                REQUIRE(bad >= r.taken && bad < given && r.chunk.state == CHUNK_BAD);
                 r.is_bad = true;
-                r.taken += bad;
+                r.taken = bad;
             }
             if (taken <= 0)
                 break;

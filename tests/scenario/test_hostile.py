@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases import response_cases
-from cases.request_cases import CHUNKS_BAD, H, PASSED, PIPELINED, REFUSED, SMUGGLED, TRAILERS_BAD
+from cases.request_cases import CHUNKS_BAD, H, PASSED, PIPELINED, REFUSED, SMUGGLED, TRAILERS_BAD, TRAILERS_LARGE, get
 from conftest import ONE
 from gateway import Gateway, own_host, until
 from recorder import Recorder
@@ -100,22 +100,27 @@ def test_passed(hostile, name):
     client.close()
 
 
-def check_body_refused(gw, up, body, reason):
+def take_cut(up):
+    """What reached the backend and broke off; anything else that it could not read is a fault."""
+    with up.lock:
+        faults, up.faults = up.faults, []
+    assert all(kind == "cut" for kind, _ in faults), faults
+    return [got for _, got in faults]
+
+
+def check_body_refused(gw, up, body, reason, status=400):
     """The backend may have got the head and good chunks, never an end of the message."""
     mark = up.mark()
     client = gw.client()
     client.send(b"POST / HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n" + body)
     response = client.response()
-    assert (response.status, json.loads(response.body)["reason"]) == (400, reason)
+    assert (response.status, json.loads(response.body)["reason"]) == (status, reason)
     assert response.get("Connection") == "close"
     client.expect_closed()
     client.close()
     settle(gw, up)
     assert [s.request.target for s in up.since(mark)] == ["/settled"]
-    with up.lock:
-        faults, up.faults = up.faults, []
-    assert all(kind == "cut" for kind, _ in faults), faults
-    for _, got in faults:
+    for got in take_cut(up):
         assert b"\r\n0\r\n" not in got and b"smuggled" not in got
 
 
@@ -127,6 +132,84 @@ def test_bad_chunk_is_refused(hostile, name):
 @pytest.mark.parametrize("name", TRAILERS_BAD)
 def test_bad_trailer_is_refused(hostile, name):
     check_body_refused(*hostile, TRAILERS_BAD[name], "bad_request.trailer")
+
+
+@pytest.mark.parametrize("name", TRAILERS_LARGE)
+def test_large_trailers_are_refused(hostile, name):
+    check_body_refused(*hostile, TRAILERS_LARGE[name], "client.headers_too_large", 431)
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_the_place_of_a_bad_chunk_does_not_depend_on_the_pieces_it_came_in(hostile, step):
+    gw, up = hostile
+    for body, reason, at in ((b"3\r\nabc\r\n5;a\r\n12345\r\nx\r\n", "chunk", 20), (b"3\r\nabcX", "chunk", 6),
+                             (b"1\r\na\r\n0\r\nX : 1\r\n\r\n", "trailer", 10)):
+        client = gw.client()
+        client.send(b"POST / HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n")
+        client.send_slowly(body[:at + 1], step)
+        client.send(body[at + 1:])
+        problem = json.loads(client.response().body)
+        assert problem["reason"] == f"bad_request.{reason}"
+        line = gw.wait_log(req_id=problem["instance"])[0]
+        assert line["offset"] == at, (body, line)
+        client.close()
+    settle(gw, up)
+    take_cut(up)
+
+
+def test_what_may_be_passed_on_no_further_ends_here(hostile):
+    """RFC 9110 7.6.2: we are who it is for. TRACE is not done here: it would show credentials."""
+    gw, up = hostile
+    mark = up.mark()
+    client = gw.client()
+    for line, status in ((b"OPTIONS * HTTP/1.1", 200), (b"OPTIONS /x HTTP/1.1", 200), (b"TRACE / HTTP/1.1", 405)):
+        client.send(get(b"Max-Forwards: 0", b"Authorization: x", line=line))
+        response = client.response()
+        assert response.status == status
+        assert response.get("Allow") == (None if status == 200 else "OPTIONS")
+    assert json.loads(response.body)["reason"] == "route.method"
+    client.close()
+    settle(gw, up)
+    assert [s.request.target for s in up.since(mark)] == ["/settled"]
+
+
+def test_a_secure_target_on_a_plain_connection_is_misdirected(hostile, gateway):
+    """RFC 9110 7.4; a trusted proxy has spoken TLS with whom it speaks for."""
+    gw, up = hostile
+    secure = get(line=b"GET https://test/ HTTP/1.1")
+    mark = up.mark()
+    client = gw.client()
+    client.send(secure)
+    response = client.response()
+    assert (response.status, json.loads(response.body)["reason"]) == (421, "client.misdirected")
+    client.close()
+    settle(gw, up)
+    assert [s.request.target for s in up.since(mark)] == ["/settled"]
+    behind = gateway(CONFIG.replace("listen =", 'trusted_proxies = {"127.0.0.0/8"}  listen =', 1), app=up)
+    client = behind.client()
+    client.send(secure)
+    assert client.response().status == 200
+
+
+@pytest.mark.parametrize("cut", ["each byte", "pairs"])
+def test_pipelined_requests_cut_anywhere_stay_what_they_are(hostile, cut):
+    gw, up = hostile
+    one = b"POST /1 HTTP/1.1\r\n" + H + b"Content-Length: 5\r\n\r\nGET /"
+    two = b"POST /2 HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n3;x\r\n0\r\n\r\n0\r\n\r\n"
+    three = b"GET /3 HTTP/1.1\r\n" + H + b"\r\n"
+    whole = one + two + three
+    cuts = [(n,) for n in range(1, len(whole))] if cut == "each byte" else [(n, n + 7) for n in range(1, len(whole) - 7, 5)]
+    for places in cuts:
+        mark = up.mark()
+        client = gw.client()
+        at = 0
+        for place in (*places, len(whole)):
+            client.send(whole[at:place])
+            at = place
+        assert [client.response().status for _ in range(3)] == [200] * 3, places
+        client.close()
+        assert [(s.request.target, s.request.body) for s in up.since(mark)] == \
+            [("/1", b"GET /"), ("/2", b"0\r\n"), ("/3", b"")], places
 
 
 @pytest.mark.parametrize("name", PIPELINED)

@@ -40,6 +40,48 @@ static void a_trusted_proxys_word_is_kept(void **state)
     end();
 }
 
+static void spellings_of_the_framing_are_dropped(void **state)
+{
+    (void)state;
+    begin("", "192.0.2.7");
+    const char *out = forwarded("GET / HTTP/1.1\r\nHost: h\r\nContent_Length: 5\r\n"
+                                "transfer.encoding: chunked\r\nContent_Type: kept\r\n\r\n");
+    assert_lacks(out, "Content_Length");
+    assert_lacks(out, "transfer.encoding");
+    assert_has(out, "\nContent_Type: kept\n");
+    end();
+}
+
+static void a_trace_or_options_goes_as_far_as_it_may(void **state)
+{
+    (void)state;
+#define HOPS(method, text) method " / HTTP/1.1\r\nHost: h\r\n" text "\r\n"
+    static const struct {
+        const char *request, *left;
+        enum hops hops;
+    } cases[] = {
+        {HOPS("OPTIONS", ""), NULL, HOPS_ON},
+        {HOPS("OPTIONS", "Max-Forwards: 3\r\n"), "2", HOPS_ON},
+        {HOPS("TRACE", "max-forwards: 01\r\n"), "0", HOPS_ON},
+        {HOPS("TRACE", "Max-Forwards: 0\r\n"), "0", HOPS_HERE},
+        {HOPS("TRACE", "Max-Forwards: -1\r\n"), "-1", HOPS_BAD},
+        {HOPS("TRACE", "Max-Forwards:\r\n"), "", HOPS_BAD},
+        {HOPS("TRACE", "Max-Forwards: 4294967296\r\n"), "4294967296", HOPS_BAD},
+        {HOPS("OPTIONS", "Max-Forwards: 3\r\nX: 1\r\nmax-forwards: 3\r\n"), "3", HOPS_BAD},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        begin("", "192.0.2.7");
+        assert_int_equal(identify(cases[i].request), R_NONE);
+        assert_int_equal(forward_hops(&ex), cases[i].hops);
+        const struct field *field = head_find_name(ex.head, STR("Max-Forwards"));
+        assert_true(!field == !cases[i].left);
+        if (field)
+            assert_str(field->value, cases[i].left);
+        end();
+    }
+#undef HOPS
+}
+
 static void who_is_behind_trusted_proxies(void **state)
 {
     (void)state;
@@ -326,6 +368,8 @@ int main(void)
         cmocka_unit_test(the_next_server_is_called_by_its_own_name),
         cmocka_unit_test(a_strangers_word_about_others_is_dropped),
         cmocka_unit_test(a_trusted_proxys_word_is_kept),
+        cmocka_unit_test(spellings_of_the_framing_are_dropped),
+        cmocka_unit_test(a_trace_or_options_goes_as_far_as_it_may),
         cmocka_unit_test(who_is_behind_trusted_proxies),
         cmocka_unit_test(a_trace_is_kept_or_started),
         cmocka_unit_test(a_trace_of_a_later_version_is_kept),

@@ -30,7 +30,7 @@ static void feed(struct h1_chunk *chunk, const char *p, size_t n, struct result 
         long taken = h1_chunk_read(chunk, copy + at, n - at, &data, &bad);
         if (taken < 0) {
             result->is_bad = true;
-            result->taken += at + bad;
+            result->taken = bad;
             break;
         }
         if (taken == 0)

@@ -160,6 +160,11 @@ static void takes_an_upgrade_only_when_connection_names_it(void **state)
             "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n",
          NULL},
         {UP "Connection: upgrade\r\nUpgrade: websocket, H2C\r\n\r\n", NULL},
+        {UP "Connection: upgrade\r\nUpgrade: h2c/1\r\n\r\n", NULL},
+        {UP "Connection: upgrade\r\nUpgrade: h2-14, a\r\n\r\n", NULL},
+        {UP "Connection: upgrade\r\nUpgrade: a, http/1.1\r\n\r\n", NULL},
+        {UP "Connection: upgrade\r\nUpgrade: TLS/1.0\r\n\r\n", NULL},
+        {UP "Connection: upgrade\r\nUpgrade: tlsx, https\r\n\r\n", "tlsx, https"},
         /* an offer that is not taken does not forbid the body */
         {UP "Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\n", NULL},
         {UP "Upgrade: x\r\nContent-Length: 1\r\n\r\n", NULL},

@@ -98,7 +98,9 @@ refuse("coding", 501, "bad_request.coding", {
         "gzip_chunked": b"gzip, chunked", "identity_chunked": b"identity, chunked",
         "chunked_twice_in_one_word": b"chunkedchunked", "x_chunked": b"xchunked",
         "chunked_x": b"chunkedx", "underscored": b"_chunked", "compress": b"compress",
-        "trailers": b"trailers", "star": b"*",
+        "trailers": b"trailers", "star": b"*", "tab_between": b"gzip,\tchunked",
+        "parameter_of_another": b"gzip;q=1, chunked", "parameter_quoted": b'x ; a="b", chunked',
+        "no_parameter": b"cow;", "chunked_dot": b"chunked.", "three": b"deflate, gzip, chunked",
     }.items()})
 refuse("coding", 400, "bad_request.transfer_encoding", {
     name: coded(value) for name, value in {
@@ -110,7 +112,9 @@ refuse("coding", 400, "bad_request.transfer_encoding", {
         "slash": b"chunked/1", "obs_text": b"\xa0chunked", "obs_text_behind": b"chunked\xa0",
         "dotless_i": "chunked\u0131".encode(), "two_words": b"chunked gzip", "tab_inside": b"chunk\ted",
         "braces": b"{chunked}", "equals": b"chunked=1", "utf8_bom": b"\xef\xbb\xbfchunked",
-        "value_on_next_line": b"\r\n chunked",
+        "value_on_next_line": b"\r\n chunked", "parameter_no_weight": b"gzip, chunked;q=0",
+        "quoted_comma": b'x;a="b,chunked"', "only_parameter": b";q=1, chunked", "kelvin": "chun\u212aed".encode(),
+        "thrice": b"chunked,chunked,chunked", "two_commas_first": b",,chunked", "colon": b"chunked:",
     }.items()})
 refuse("coding", 400, "bad_request.transfer_encoding", {
     "two_fields": coded(b"chunked", b"Transfer-Encoding: chunked"),
@@ -183,6 +187,16 @@ CHUNKS_BAD.update({
     "extensions_too_long": (b"1;" + b"x" * 900 + b"\r\na\r\n") * 10 + b"0\r\n\r\n",
     "last_bare_lf": b"0\n\n",
     "last_with_sign": b"-0\r\n\r\n",
+    "extension_quoted_crlf": b'3;a="x\r\ny"\r\nabc\r\n0\r\n\r\n',
+    "extension_quoted_lf": b'3;a="x\ny"\r\nabc\r\n0\r\n\r\n',
+    "extension_with_vertical_tab": b"3;x\x0b\r\nabc\r\n0\r\n\r\n",
+    "extension_with_form_feed": b"3;x\x0c\r\nabc\r\n0\r\n\r\n",
+    "extension_with_delete": b"3;x\x7f\r\nabc\r\n0\r\n\r\n",
+    "extension_one_too_long": b"3;" + b"x" * 1024 + b"\r\nabc\r\n0\r\n\r\n",
+    "two_line_ends_behind_data": b"3\r\nabc\r\n\r\n0\r\n\r\n",
+    "last_seventeen_zeros": b"0" * 17 + b"\r\n\r\n",
+    "last_cr_cr_lf": b"0\r\r\n\r\n",
+    "lf_before_size": b"\n3\r\nabc\r\n0\r\n\r\n",
     "last_prefix": b"0x\r\n\r\n",
 })
 TRAILERS_BAD.update({
@@ -196,7 +210,14 @@ TRAILERS_BAD.update({
     "bare_cr": b"0\r\nX: 1\rY: 2\r\n\r\n",
     "nul": b"0\r\nX: 1\0\r\n\r\n",
     "next_request": b"0\r\n" + SMUGGLED,
+    "data": b"0\r\nabc\r\n\r\n",
+    "bare_cr_first": b"0\r\n\rX",
+    "blank_line": b"0\r\n \r\n\r\n",
+    "vertical_tab": b"0\r\nX: \x0b\r\n\r\n",
+    "obs_text_name": b"0\r\n\xffX: 1\r\n\r\n",
 })
+TRAILERS_LARGE = {"too_many": b"0\r\n" + b"X: 1\r\n" * 65 + b"\r\n", "too_large": b"0\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+                  "endless": b"0\r\nX: " + b"a" * 60000, "endless_name": b"0\r\n" + b"X" * 60000}
 
 # ---- the request line (RFC 9112 3)
 
@@ -211,6 +232,10 @@ refuse("line", 400, "bad_request.line", {
     "not_http": get(line=b"GET / HTXP/1.1"), "short_version": get(line=b"GET / HTTP/1"),
     "long_version": get(line=b"GET / HTTP/1.10"), "version_zeros": get(line=b"GET / HTTP/01.1"),
     "version_comma": get(line=b"GET / HTTP/1,1"), "version_blank": get(line=b"GET / HTTP/ 1.1"),
+    "mixed_case_version": get(line=b"GET / Http/1.1"), "version_eleven": get(line=b"GET / HTTP/11.1"),
+    "version_dot_behind": get(line=b"GET / HTTP/1.1."), "version_no_minor": get(line=b"GET / HTTP/1."),
+    "version_no_slash": get(line=b"GET / HTTP1.1"), "https_version": get(line=b"GET / HTTPS/1.1"),
+    "form_feed_in_target": get(line=b"GET /\x0c HTTP/1.1"), "tab_at_the_end": get(line=b"GET / HTTP/1.1\t"),
     "version_signed": get(line=b"GET / HTTP/+1.1"), "version_word": get(line=b"GET / HTTP/x.y"),
     "icy": get(line=b"ICY / HTTP"),
     "http_09": b"GET /\r\n\r\n", "fullwidth_version": get(line=b"GET / HTTP/\xef\xbc\x91.1"),
@@ -254,10 +279,15 @@ refuse("target", 400, "bad_request.target", {
         "absolute_port_large": b"http://test:65536/", "absolute_backslash": b"http://test\\@evil/",
         "absolute_fragment": b"http://test/#x", "absolute_ipv6_open": b"http://[::1/",
         "absolute_ipv6_zone": b"http://[fe80::1%25eth0]/", "absolute_space_host": b"http://te%20st/",
-        "double_quote_ok_but_bracket": b"[x]",
+        "double_quote_ok_but_bracket": b"[x]", "scheme_backslashes": b"http:\\\\test/",
+        "absolute_port_only": b"http://:80/", "absolute_port_empty": b"http://test:/", "scheme_two_slashes": b"http://",
+        "fragment_behind_query": b"/?#x",
     }.items()})
 refuse("target", 400, "bad_request.target", {
     "post_asterisk": post(b"Content-Length: 0", line=b"POST * HTTP/1.1"),
+    "options_authority": get(line=b"OPTIONS test:80 HTTP/1.1"), "head_asterisk": get(line=b"HEAD * HTTP/1.1"),
+    "lower_case_options_asterisk": get(line=b"options * HTTP/1.1"), "lower_case_connect": get(line=b"connect test:443 HTTP/1.1"),
+    "preface_of_1_1": get(line=b"PRI * HTTP/1.1"),
     "options_asterisk_query": get(line=b"OPTIONS *?x HTTP/1.1"),
 })
 refuse("version", 505, "bad_request.version", {
@@ -353,7 +383,8 @@ refuse("host", 400, "bad_request.host", {
         "scheme": b"Host: http://test\r\n", "backslash": b"Host: test\\evil\r\n", "obs_text": b"Host: t\xe9st\r\n",
         "only_port": b"Host: :80\r\n", "quote": b'Host: "test"\r\n', "less": b"Host: <test>\r\n",
         "percent_nul": b"Host: test%00\r\n", "tab_inside": b"Host: te\tst\r\n", "asterisk": b"Host: *\r\n",
-        "percent": b"Host: te%73t\r\n", "semicolon": b"Host: test;x\r\n",
+        "percent": b"Host: te%73t\r\n", "two_dots": b"Host: a..b\r\n", "only_dot": b"Host: .\r\n",
+        "dot_first": b"Host: .test\r\n", "exclamation": b"Host: te!st\r\n", "ipv_future": b"Host: [v1.x]\r\n", "semicolon": b"Host: test;x\r\n",
     }.items()})
 refuse("host", 400, "bad_request.host", {
     "absolute_without": get(line=b"GET http://test/ HTTP/1.1", host=b""),
@@ -487,12 +518,34 @@ for name, lines in {
         "h2c": [b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAAQAAP__"],
         "h2c_case": [b"Connection: upgrade", b"Upgrade: H2C"],
         "h2c_among_others": [b"Connection: upgrade", b"Upgrade: websocket, h2c"],
+        "h2c_version": [b"Connection: upgrade", b"Upgrade: h2c/1"],
+        "h2c_draft": [b"Connection: upgrade", b"Upgrade: h2c-14"],
+        "h2": [b"Connection: upgrade", b"Upgrade: H2"],
+        "http_upgrade": [b"Connection: upgrade", b"Upgrade: HTTP/2.0"],
+        "tls_upgrade": [b"Connection: upgrade", b"Upgrade: TLS/1.0, HTTP/1.1"],
+        "connection_quoted": [b'Connection: "close"'], "connection_empty": [b"Connection:"],
+        "connection_itself": [b"Connection: connection"], "connection_framing": [b"Connection: transfer-encoding"],
         "http2_settings": [b"HTTP2-Settings: AAMAAABkAAQAAP__"],
 }.items():
     passes(f"hop_{name}", get(*lines))
 passes("upgrade_declined", get(b"Connection: upgrade", b"Upgrade: websocket"),
        fields=[("Connection", "upgrade"), ("Upgrade", "websocket")])
 passes("hop_connection_close", get(b"Connection: close"))
+
+# how far a request may go (RFC 9110 7.6.2); other methods do not count
+for name, method, sent, left in (("trace", "TRACE", b"1", "0"), ("options", "OPTIONS", b"10", "9"), ("zeros", "OPTIONS", b"002", "1"),
+                                 ("get", "GET", b"0", "0"), ("post", "POST", b"x", "x")):
+    passes(f"max_forwards_{name}", get(b"Max-Forwards: " + sent, line=f"{method} / HTTP/1.1".encode()), f"{method} / HTTP/1.1",
+           [("Max-Forwards", left)])
+refuse("max_forwards", 400, "bad_request.field_value", {
+    name: get(*(b"Max-Forwards: " + v for v in values), line=b"OPTIONS / HTTP/1.1") for name, values in {
+        "empty": [b""], "word": [b"x"], "minus": [b"-1"], "plus": [b"+1"], "list": [b"1, 1"], "two": [b"1", b"1"],
+        "two_differ": [b"0", b"5"], "blank_inside": [b"1 1"], "hex": [b"0x1"], "overflow": [b"9" * 30]}.items()})
+
+# names that some backends fold into those of the framing
+for name, line in (("length", b"Content_Length: 30"), ("length_dot", b"content.length: 30"), ("coding", b"Transfer_Encoding: chunked"),
+                   ("coding_dot", b"TRANSFER.ENCODING: chunked")):
+    passes(f"twin_of_{name}", post(line, b"Content-Length: 3", body=b"abc"), "POST / HTTP/1.1", [("Content-Length", "3")], b"abc")
 
 # what only the gateway may say (bar 26): its own value and no other reaches the backend
 SPOOFED = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id", "Forwarded")
