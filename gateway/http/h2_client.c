@@ -11,8 +11,9 @@
 #define CONN_WINDOW   (1024 * 1024)
 #define SOCKET_HIGH   (128u * 1024)
 #define EMPTY_MS      1000 /* that a connection stays without a lane */
-#define LANES_MAX     256  /* of one trunk, however many its server allows */
-#define LANES_ASSUMED 100  /* before it has said (RFC 9113 6.5.2 recommends at least that) */
+#define WARY_NS       (2 * NS_PER_S)
+#define LANES_MAX     256 /* of one trunk, however many its server allows */
+#define LANES_ASSUMED 100 /* before it has said (RFC 9113 6.5.2 recommends at least that) */
 
 static const struct h1_limits head_limits = {
     .header_bytes = 60 * 1024, .headers = 500, .target_bytes = 8 * 1024};
@@ -44,6 +45,19 @@ static void on_buried(struct grave *grave)
     mem_free(trunk);
 }
 
+static bool is_wary(const struct h2_trunks *trunks)
+{
+    return trunks->wary_until > trunks->loop->now;
+}
+
+/* It ended without a word, and took requests along. */
+static void note_break(struct h2_trunk *trunk)
+{
+    struct h2_trunks *trunks = trunk->trunks;
+    if (!trunk->leaving && (trunk->busy > 1 || (trunk->busy && is_wary(trunks))))
+        trunks->wary_until = trunks->loop->now + WARY_NS;
+}
+
 void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
 {
     if (trunk->state == TRUNK_CLOSED)
@@ -51,6 +65,7 @@ void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
     struct loop *loop = trunk->stream.loop;
     bool stood = trunk->state == TRUNK_OPEN;
     trunk->state = TRUNK_CLOSED;
+    note_break(trunk);
     *trunk->prev = trunk->next;
     if (trunk->next)
         trunk->next->prev = trunk->prev;
@@ -504,11 +519,12 @@ int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_p
                  uint32_t connect, uint16_t spread, struct h2_trunk **ret)
 {
     struct h2_trunk *next;
+    bool alone = is_wary(trunks);
     for (struct h2_trunk *trunk = trunks->first; trunk; trunk = next) {
         next = trunk->next;
         if (!trunk->leaving && (is_old(trunk) || stream_is_outdated(&trunk->stream)))
             leave(trunk);
-        if (!trunk->leaving && trunk->lane_count < trunk->max_lanes &&
+        if (!trunk->leaving && trunk->lane_count < (alone ? 1 : trunk->max_lanes) &&
             addr_eq(&trunk->addr, addr)) {
             *ret = trunk;
             return 0;

@@ -7,7 +7,9 @@
  * stream after another): lent, released, idle, closed. So waiting, limits and retries are the
  * pool's, as ever. A lane takes a trunk that has room, else opens one; a trunk without lanes
  * closes, and so does one that has lived long enough, had as many requests as it may, has gone
- * silent or is outdated, once its requests have ended. One worker's thread. */
+ * silent or is outdated, once its requests have ended. For a while behind one that broke under
+ * several requests, each has a trunk to itself, or the next would fail together too, and what
+ * tries again with them. One worker's thread. */
 #ifndef POSTERN_HTTP_H2_CLIENT_H
 #define POSTERN_HTTP_H2_CLIENT_H
 
@@ -26,9 +28,10 @@ struct h2_trunks {
     struct loop *loop;
     struct h2_trunk *first;
     struct h2_trunks_counters counters;
-    uint32_t lifetime; /* of a trunk, ms; 0: no limit. The owner's to set */
-    uint32_t requests; /* on a trunk; 0: no limit. The owner's to set */
-    uint32_t said;     /* lanes of a trunk, as the server last said; 0: it has not */
+    uint32_t lifetime;   /* of a trunk, ms; 0: no limit. The owner's to set */
+    uint32_t requests;   /* on a trunk; 0: no limit. The owner's to set */
+    uint32_t said;       /* lanes of a trunk, as the server last said; 0: it has not */
+    uint64_t wary_until; /* ns: trunks have broken under several requests; 0: they have not */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
 };
