@@ -355,10 +355,17 @@ static void put_verdict(const struct verdict *verdict, char out[PROBE_WHY])
                  verdict->failures == 1 ? "" : "s", text);
 }
 
+/* It returns when its time is over, but not into what its probes will say in a moment. */
 static void on_return_due(struct deadline *deadline)
 {
     struct target *target =
         (struct target *)((char *)deadline - offsetof(struct target, return_due));
+    uint32_t word = vitals_word(target->vitals);
+    if (target->streak && !(word & VITAL_DOWN)) { /* its last probe failed too */
+        loop_deadline(target->health->loop, deadline, policy_of(target)->interval);
+        foretell(target);
+        return;
+    }
     target->serving = false;
     target->returned_at = target->health->loop->now;
     come_back(target, VITAL_EJECTED);

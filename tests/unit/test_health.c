@@ -367,6 +367,29 @@ static void reasons_are_independent(void **state)
     assert_string_equal(told, "e0 D0 r0 R0 ");
 }
 
+/* In real time, as its probes are. */
+static void who_is_ejected_and_fails_its_probes_stays(void **state)
+{
+    (void)state;
+    struct watch watch = ejecting();
+    watch.health = probing().health;
+    watch.health.interval = 10;
+    watch.health.fall = 1000;
+    watch.outlier.eject = 20;
+    cluster = make(watch, 2, NULL);
+    take(cluster);
+    const uint64_t *probes = health_counts(cluster->servers[0].vitals)->probes;
+    refuse(0);
+    UNTIL(probes[PROBE_CONNECT]);
+    eject(0);
+    UNTIL(probes[PROBE_CONNECT] == 10);
+    assert_int_equal(word(0), VITAL_EJECTED);
+    assert_int_equal(sock_listen(&addrs[0], false, &listening[0]), 0);
+    UNTIL(!word(0));
+    assert_true(probes[PROBE_OK] > 1);
+    assert_string_equal(told, "e0 r0 ");
+}
+
 /* ---- coming back ---- */
 
 static void comes_back_when_the_workers_are_warm(void **state)
@@ -481,6 +504,7 @@ int main(void)
         TEST(when_it_may_be_back_is_known),
         TEST(the_time_grows_and_shrinks),
         TEST(reasons_are_independent),
+        TEST(who_is_ejected_and_fails_its_probes_stays),
         TEST(comes_back_when_the_workers_are_warm),
         TEST(workers_are_not_waited_for_for_ever),
         TEST(eases_in),
