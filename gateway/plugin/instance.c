@@ -347,10 +347,11 @@ struct instance *instance_new(const struct plugin *plugin, struct postern_setup 
     setup->instance = instance;
     void *self = NULL;
     bool ok = plugin->def.configure(setup, values, &self);
+    /* Whose fault it is, its file tells best. */
     if (!ok && !setup->faulty)
-        setup->ops->say(setup, true, -1, 0, "it refuses this section without a word");
+        api_fault(setup, -1, 0, "%s refuses this section without a word", plugin->path);
     if (ok && !self)
-        setup->ops->say(setup, true, -1, 0, "it made nothing of this section");
+        api_fault(setup, -1, 0, "%s made nothing of this section", plugin->path);
     if (ok)
         instance->self = self; /* also with a fault: the plugin discards it */
     if (ok && self && !setup->faulty)

@@ -712,6 +712,9 @@ def test_a_plugin_that_is_not_there_is_a_fault_with_its_folder(tmp_path, section
     (minimal("odd", size="8"), "odd.so: its postern_plugin begins with the size 8, which is none"),
     (minimal("other"), 'odd.so has the plugin "other", expected its file to be other.so'),
     (minimal("odd", configure="NULL"), "odd.so has no configure, expected one"),
+    (minimal("odd", configure="refuse", more="").replace("static int one;", """static int one;
+static bool refuse(struct postern_setup *s, const struct postern_values *v, void **r) { (void)s, (void)v, (void)r; return false; }"""),
+     "odd: odd.so refuses this section without a word"),
     (minimal("odd", more='.option_count = 65'), "odd.so has 65 options, expected at most 64"),
     (minimal("odd", more='.reasons = (struct postern_reason[]){{"No", "t"}}, .reason_count = 1'),
      "odd.so: its reason number 0 is none: expected a name ([a-z0-9_.], at most 63 bytes), a title "

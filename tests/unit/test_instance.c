@@ -41,6 +41,7 @@ static void discard(void *instance)
 }
 
 static const struct plugin one = {
+    .path = (char *)"/x/one.so",
     .def = {.name = "one", .configure = configure, .discard = discard}};
 static const struct plugin other = {
     .def = {.name = "other", .configure = configure, .discard = discard}};
@@ -85,7 +86,7 @@ static void a_refusal_leaves_nothing_behind(void **state)
     assert_int_equal(discarded, 0);
     says_nothing = true;
     assert_null(instance_of(&one, ""));
-    assert_string_equal(said, "fault -1 0 it refuses this section without a word\n");
+    assert_string_equal(said, "fault -1 0 /x/one.so refuses this section without a word\n");
 }
 
 static void a_warning_is_no_fault(void **state)

@@ -166,6 +166,28 @@ static void the_deadline_runs_from_the_first_wait(void **state)
     turn_until("a.cancel");
 }
 
+/* Whoever waits next has a deadline of his own. */
+static void each_has_its_own_deadline(void **state)
+{
+    (void)state;
+    struct actor *a = add_actor("a", WAIT);
+    add_actor("b", WAIT)->deadline = 10;
+    ask(GET);
+    host_api.resume(a->token, "one", NULL);
+    turn_until("b.cancel");
+    assert_answer("503 ", "\"reason\":\"plugin.timeout\"");
+}
+
+static void an_answer_is_told_of_once(void **state)
+{
+    (void)state;
+    struct head another = {.status = 500};
+    add_actor("a", GO);
+    ask(GET);
+    assert_true(plugins_response(&ex, &another));
+    assert_string_equal(heard, "a.request a.response");
+}
+
 static void a_client_that_leaves_is_told_once(void **state)
 {
     (void)state;
@@ -256,6 +278,8 @@ int main(void)
         TEST(may_be_resumed_before_it_waits),
         TEST(who_takes_too_long_is_told_once),
         TEST(the_deadline_runs_from_the_first_wait),
+        TEST(each_has_its_own_deadline),
+        TEST(an_answer_is_told_of_once),
         TEST(a_client_that_leaves_is_told_once),
         TEST(the_first_answer_counts),
         TEST(an_answer_counts_whatever_the_verdict),
