@@ -1,6 +1,7 @@
 #include "app/gateway.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -223,6 +224,7 @@ void gateway_started(struct gateway *gw)
     if (gw->phase != PHASE_STARTING)
         return; /* told to stop meanwhile */
     gw->phase = PHASE_RUNNING;
+    malloc_trim(0); /* what reading the file took goes back to the system */
     log_info("postern %s is ready: %u worker%s, configuration %s", POSTERN_VERSION, gw->started,
              gw->started == 1 ? "" : "s", gw->path);
     notify("READY=1\nMAINPID=%ld\nSTATUS=Ready", (long)getpid());

@@ -522,14 +522,17 @@ bool head_is_wrong_in_trailer(struct str name)
         "x-real-ip",
     };
     char folded[32];
+    static const struct str forwarded = STR("x-forwarded-");
     size_t n = name.n;
 
-    if (n > sizeof(folded))
-        return false; /* longer than any of them */
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && i < sizeof(folded); i++) {
         char c = name.p[i];
         folded[i] = c == '_' || c == '.' ? '-' : c;
     }
+    if (n > forwarded.n && str_eq_nocase((struct str){folded, forwarded.n}, forwarded))
+        return true;
+    if (n > sizeof(folded))
+        return false; /* longer than any of them */
     if (field_id_of((struct str){folded, n}) != F_OTHER)
         return true;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)

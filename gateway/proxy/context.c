@@ -86,11 +86,6 @@ static struct view *view_new(struct context *cx, struct snapshot *snapshot)
         view_free(view);
         return NULL;
     }
-    for (size_t i = 0; i <= conf->route_count; i++) {
-        unsigned name = i < conf->route_count ? snapshot->route_names[i] : 0;
-        view->cells[i].duration = metrics_histogram(cx->metrics, METRIC_REQUEST_DURATION, name);
-        view->cells[i].gateway = metrics_histogram(cx->metrics, METRIC_GATEWAY_DURATION, name);
-    }
     for (size_t i = 0; i < conf->listener_count; i++) {
         unsigned name = snapshot->listener_names[i];
         view->bytes_in[i] =

@@ -10,10 +10,11 @@
 #include "up/balance.h"
 #include "up/pool.h"
 
-/* The counters of one route, found once. */
+/* The counters of one route, found when it has its first request: of thousands of routes most
+ * have none, and nobody waits while a new view finds theirs. */
 struct route_cells {
     struct histogram *duration, *gateway;
-    unsigned key; /* which request series `requests` is: listener, method, status */
+    unsigned key; /* which request series `requests` is: listener, method, status; 0: new */
     struct series *requests;
 };
 

@@ -28,6 +28,10 @@ static void count(struct exchange *ex, uint64_t duration, uint64_t own)
     unsigned method = ex->head ? ex->head->method : method_of(ex->log_method);
     unsigned key = ((unsigned)ex->listener << 16 | method << 10 | ex->status) + 1;
     if (cells->key != key) {
+        if (!cells->key) {
+            cells->duration = metrics_histogram(metrics, METRIC_REQUEST_DURATION, name);
+            cells->gateway = metrics_histogram(metrics, METRIC_GATEWAY_DURATION, name);
+        }
         unsigned labels[4] = {view->snapshot->listener_names[ex->listener], name, method,
                               ex->status};
         cells->requests = metrics_series(metrics, METRIC_REQUESTS, labels);

@@ -120,6 +120,25 @@ def test_histograms_add_up(gateway, backend):
     assert gw.metric("postern_request_duration_seconds_count", route="all") == 20
 
 
+def test_a_route_has_series_when_it_has_requests(gateway):
+    """Thousands of routes cost nobody the time to look all of theirs up, before and behind a reload."""
+    config = HTTP + "".join(f'route "r{i}" {{ path = "/{i}" respond {{ }} }}\n' for i in range(50))
+    gw = gateway(config)
+
+    def routes():
+        return {has["route"]: n for name, has, n in gw.metrics()
+                if name in ("postern_request_duration_seconds_count", "postern_gateway_duration_seconds_count")}
+
+    assert routes() == {}
+    gw.get("/7")
+    gw.wait_metric(1, "postern_request_duration_seconds_count")
+    gw.reload(config + 'route "more" { path = "/more" respond { } }\n')
+    gw.get("/7")
+    gw.get("/8")
+    gw.wait_metric(3, "postern_gateway_duration_seconds_count")
+    assert routes() == {"r7": 2, "r8": 1}
+
+
 def test_metrics_of_unknown_routes_and_methods_stay_bounded(gateway, upstream):
     gw = gateway(HTTP + 'upstream "app" { server "@app@" {} }\n'
                  'route "a" { path = "/only"  upstream = app }', app=upstream())

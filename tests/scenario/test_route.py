@@ -350,6 +350,14 @@ def test_redirect_joins_queries(gateway):
     assert gw.get("/?").get("Location") in ("/x?a=1&", "/x?a=1")
 
 
+def test_the_rest_may_be_empty(gateway):
+    gw = gateway(HTTP + 'route "r" { path = "/p/{a}/{rest...}" respond { body = "[{a}][{rest}]" } }\n' + say("any"))
+    for target, body in (("/p/x/", "[x][]"), ("/p/x/y/", "[x][y/]"), ("/p/x", "any"), ("/p//y", "any"),
+                         ("/p/a%2Bb/%7E", "[a%2Bb][~]"), ("/p/J%c3%b6rg/", "[J%C3%B6rg][]"),
+                         ("/p/a;v=1/b;w", "[a][b]")):
+        assert gw.get(target).body.decode() == body, target
+
+
 def test_redirect_keeps_queries_in_front_of_a_fragment(gateway):
     gw = gateway(HTTP + 'route "r" { redirect { to = "/x#top" } }\n'
                  'route "s" { path = "/s" redirect { to = "/x?a=1#top" } }')

@@ -214,6 +214,7 @@ static void drops_trailer_fields_that_announce_what_is_dropped(void **state)
     add(f, "Trailer", "X-Sum, X-Other");
     add(f, "trailer", "X-Sum, content_length");
     add(f, "Trailer", "Transfer-Encoding");
+    add(f, "Trailer", "X_Forwarded.Prefix-of-a-name-that-is-long");
     add(f, "Trailer", "Grpc-Status");
     add(f, "Accept", "*/*");
     assert_int_equal(head_strip_hop(&f->head), R_NONE);
