@@ -55,19 +55,29 @@ static double boot_time(void)
            (double)(wall.tv_nsec - up.tv_nsec) / (double)NS_PER_S;
 }
 
-/* As boot_time, of this process, or NaN where /proc does not tell. */
-static double start_time(void)
+/* A number from /proc/self/stat, as proc(5) counts the fields, or NaN where /proc does not
+ * tell. */
+static double stat_field(int wanted)
 {
     char buf[1024], *p;
 
     read_line("/proc/self/stat", buf, sizeof(buf));
-    /* Field 22; the second one, in parentheses, may hold anything. */
+    /* The second one, in parentheses, may hold anything. */
     p = strrchr(buf, ')');
-    for (int field = 2; p && field < 22; field++)
+    for (int field = 2; p && field < wanted; field++)
         p = strchr(p + 1, ' ');
-    if (!p)
-        return NAN;
-    return boot_time() + (double)strtoull(p, NULL, 10) / (double)sysconf(_SC_CLK_TCK);
+    return p ? (double)strtoull(p, NULL, 10) : NAN;
+}
+
+/* As boot_time, of this process. */
+static double start_time(void)
+{
+    return boot_time() + stat_field(22) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double most(const struct rlimit *limit)
+{
+    return limit->rlim_cur == RLIM_INFINITY ? INFINITY : (double)limit->rlim_cur;
 }
 
 static double started;
@@ -83,7 +93,7 @@ void proc_write(FILE *out)
     double page = (double)sysconf(_SC_PAGESIZE);
     unsigned long pages, resident;
     struct timespec cpu = {0};
-    struct rlimit files = {0};
+    struct rlimit files = {0}, space = {0};
     char statm[128], *rest;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -93,6 +103,7 @@ void proc_write(FILE *out)
     resident = strtoul(rest, NULL, 10);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     getrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_AS, &space);
     write_one(out, "process_cpu_seconds_total", "counter",
               "Total user and system CPU time spent in seconds.",
               (double)cpu.tv_sec + (double)cpu.tv_nsec / (double)NS_PER_S);
@@ -100,10 +111,14 @@ void proc_write(FILE *out)
               (double)resident * page);
     write_one(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
               (double)pages * page);
+    write_one(out, "process_virtual_memory_max_bytes", "gauge",
+              "Maximum amount of virtual memory available in bytes.", most(&space));
+    write_one(out, "process_threads", "gauge", "Number of OS threads in the process.",
+              stat_field(20));
     write_one(out, "process_open_fds", "gauge", "Number of open file descriptors.",
               open_descriptors());
     write_one(out, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
-              files.rlim_cur == RLIM_INFINITY ? INFINITY : (double)files.rlim_cur);
+              most(&files));
     write_one(out, "process_start_time_seconds", "gauge",
               "Start time of the process since unix epoch in seconds.", started);
 }

@@ -35,6 +35,8 @@ METRICS = {
     "process_max_fds": set(),
     "process_resident_memory_bytes": set(),
     "process_virtual_memory_bytes": set(),
+    "process_virtual_memory_max_bytes": set(),
+    "process_threads": set(),
     "process_start_time_seconds": set(),
 }
 

@@ -49,6 +49,9 @@ static void tells_what_memory_and_time_it_took(void **state)
     assert_true(value_of("process_resident_memory_bytes") > 100000);
     assert_true(value_of("process_virtual_memory_bytes") >
                 value_of("process_resident_memory_bytes"));
+    assert_true(value_of("process_virtual_memory_max_bytes") >=
+                value_of("process_virtual_memory_bytes"));
+    assert_true(value_of("process_threads") == 1);
     assert_non_null(strstr(text, "# TYPE process_cpu_seconds_total counter\n"));
 }
 
