@@ -203,7 +203,7 @@ static void dump_sticky(const struct conf_upstream *upstream, FILE *out)
     put_time(out, "    max_age", upstream->sticky.max_age);
     fprintf(out, "    same_site = %s\n    secure = %s\n", sites[upstream->sticky.same_site],
             secures[upstream->sticky.secure]);
-    dump_option(out, "    secret", upstream->sticky.secret ? "****************" : NULL);
+    dump_option(out, "    secret", upstream->sticky.secret ? DUMP_MASK : NULL);
     fputs("  }\n", out);
 }
 

@@ -215,6 +215,9 @@ void plugins_free(struct conf *conf);
 bool plugin_values(struct load *load, cfg_t *sec, struct conf_plugin *ret);
 /* dump.c: between double quotes, such that libconfuse's lexer gives the same bytes back. */
 void dump_quoted(FILE *out, struct str text);
+/* What stands for a secret: as long as the longest that an option asks for, so that what -T
+ * says can be loaded. */
+#define DUMP_MASK "********************************"
 void plugins_dump(const struct conf_plugins *plugins, const char *indent, FILE *out);
 /* shares.c: split. */
 void shares_compile(struct load *load, cfg_t *sec, struct conf_route *route);

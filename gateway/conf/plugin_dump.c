@@ -5,7 +5,7 @@ static void put_value(const struct postern_option *option, const struct postern_
                       FILE *out)
 {
     if (option->type == POSTERN_SECRET)
-        fputs("\"********\"", out);
+        fputs("\"" DUMP_MASK "\"", out);
     else if (option->type == POSTERN_TEXT || option->type == POSTERN_FILE ||
              option->type == POSTERN_TOKEN || option->type == POSTERN_RATE)
         dump_quoted(out, str_from(value->text));

@@ -24,7 +24,7 @@ static void what_nobody_wrote_is_filled_in(void **state)
         "  time = 250ms\n",
         "  share = 20%\n",
         "  word = blue\n",
-        "  secret = \"********\"\n",
+        "  secret = \"********************************\"\n",
     };
     (void)state;
     struct conf *conf =
