@@ -59,7 +59,7 @@ static void print_version(bool all)
         "libevent %s\nc-ares %s\nOpenSSL %s\nlibconfuse %s\njansson %s\nnghttp2 %s\npcre2 %s\n",
         event_get_version(), ares_version(NULL), OpenSSL_version(OPENSSL_VERSION_STRING),
         POSTERN_CONFUSE, jansson_version_str(), nghttp2_version(0)->version_str, POSTERN_PCRE2);
-    printf("plugin interface %d.%d\n", POSTERN_ABI_MAJOR, POSTERN_ABI_MINOR);
+    printf("plugin ABI %d.%d\n", POSTERN_ABI_MAJOR, POSTERN_ABI_MINOR);
 }
 
 static void print_faults(const struct conf_faults *faults, const char *kind)
