@@ -17,7 +17,7 @@ struct redis_target {
     char db[12];
     uint16_t port;
     uint32_t timeout_ms;
-    _Atomic unsigned away;             /* workers that have no connection */
+    _Atomic unsigned away;             /* workers that said so, and not that it is back */
     struct redis_link *links[WORKERS]; /* each touched by its worker only */
 };
 
@@ -41,7 +41,9 @@ struct redis_link {
     struct postern_worker *worker;
     unsigned users;
     enum state state;
-    struct conn *conn;                /* NULL: none */
+    bool said_away;
+    bool refused;      /* what we wanted, the last time; being let in does not mean much then */
+    struct conn *conn; /* NULL: none */
     struct redis_call *first, **last; /* sent and not answered */
     uint32_t pause_ms;
     uint64_t retry_at, connect_by; /* AWAY; FIRST and TRYING */
@@ -158,6 +160,9 @@ static void cleanup(void *arg)
 static void say_away(struct redis_link *link, const char *why)
 {
     struct redis_target *t = link->target;
+    if (link->said_away)
+        return;
+    link->said_away = true;
     if (atomic_fetch_add(&t->away, 1) == 0)
         t->api->log(&postern_plugin, POSTERN_WARN,
                     "redis %s: %.200s; limits go by redis_down until it answers", t->name, why);
@@ -166,6 +171,11 @@ static void say_away(struct redis_link *link, const char *why)
 static void say_back(struct redis_link *link)
 {
     struct redis_target *t = link->target;
+    link->pause_ms = PAUSE_MIN;
+    link->refused = false;
+    if (!link->said_away)
+        return;
+    link->said_away = false;
     if (atomic_fetch_sub(&t->away, 1) == 1)
         t->api->log(&postern_plugin, POSTERN_INFO, "redis %s answers again", t->name);
 }
@@ -176,8 +186,7 @@ static void fail(struct redis_link *link, const char *why)
         return;
     char reason[256]; /* `why` may lie in what is freed here */
     snprintf(reason, sizeof(reason), "%s", why);
-    if (link->state != TRYING)
-        say_away(link, reason);
+    say_away(link, reason);
     link->state = AWAY;
     uint64_t now = link->target->api->now_ns();
     /* Not all workers at the same time. */
@@ -211,11 +220,11 @@ static void on_hello(redisAsyncContext *ac, void *answer, void *last)
     struct redis_link *link = conn->link;
     if (reply->type == REDIS_REPLY_ERROR) {
         fail(link, reply->str);
-    } else if (last && link->state != UP) {
-        if (link->state == TRYING)
-            say_back(link);
+    } else if (last) {
         link->state = UP;
-        link->pause_ms = PAUSE_MIN;
+        /* One that is full, or a replica, greets everybody. */
+        if (!link->refused)
+            say_back(link);
     }
 }
 
@@ -337,7 +346,7 @@ void redis_leave(struct redis_link *link)
     struct redis_target *t = link->target;
     if (--link->users > 0)
         return;
-    if (link->state == AWAY || link->state == TRYING)
+    if (link->said_away)
         atomic_fetch_sub(&t->away, 1);
     link->state = AWAY; /* nobody hears of this end */
     if (link->conn)
@@ -364,8 +373,11 @@ static void on_reply(redisAsyncContext *ac, void *answer, void *arg)
     if (!reply) {
         lost(ac);
     } else if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) != 0) {
+        link->refused = true;
         fail(link, reply->str);
         reply = NULL;
+    } else if (reply->type != REDIS_REPLY_ERROR) {
+        say_back(link);
     }
     call->done(call, reply);
 }

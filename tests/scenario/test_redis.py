@@ -343,8 +343,32 @@ def test_errors_of_redis_count_as_away(gateway, redis):
     assert statuses(g, 2) == [200, 200]
     g.wait_stderr("WRONGTYPE.*limits go by redis_down")
     server.says("SET", key, "rubbish here") # what is no number is nothing
-    g.wait_stderr("answers again")
-    assert statuses(g, 2) == [200, 429]
+    until(lambda: g.get() and "answers again" in g.stderr, "it does what is asked again")
+    assert statuses(g, 2) == [429, 429]
+
+
+def test_a_redis_that_refuses_everything_is_said_to_be_away_once(gateway, redis):
+    """It is full, and greets whoever comes: it is tried ever less often, and the log stays quiet."""
+    server = redis("--maxmemory", "1", "--maxmemory-policy", "noeviction")
+    g = gateway(conf('rate = "1000000/s"  burst = 1000000  by = route'), redis=server)
+    client = g.client()
+
+    def tries():
+        assert client.get().status == 200
+        return server.commands("ping")
+
+    before = tries()
+    until(lambda: tries() >= before + 4, "it is tried again")
+    assert g.stderr.count("limits go by redis_down") == 1 and "OOM" in g.stderr
+    assert "answers again" not in g.stderr
+    assert server.says("CONFIG", "SET", "maxmemory", "0") == b"+OK\r\n"
+
+    def is_back():
+        assert client.get().status == 200
+        return "answers again" in g.stderr
+
+    until(is_back, "and is back when it does what is asked")
+    assert g.stderr.count("limits go by redis_down") == 1
 
 
 def test_state_is_kept_over_reloads_and_restarts(gateway, redis):
