@@ -373,6 +373,20 @@ static void on_flush(struct task *task)
         end(trunk, R_UPSTREAM_RESET, 0);
 }
 
+/* Whoever it was opened for comes first: the others find a connection that is there. */
+static void ready_all(struct h2_trunk *trunk)
+{
+    struct h2_lane *opener = trunk->lanes, *next;
+    while (opener && opener->client.joined)
+        opener = opener->next;
+    if (opener)
+        h2_lane_ready(opener);
+    for (struct h2_lane *lane = trunk->lanes; lane; lane = next) {
+        next = lane->next;
+        h2_lane_ready(lane);
+    }
+}
+
 static void on_connected(struct stream *stream)
 {
     struct h2_trunk *trunk = trunk_of_stream(stream);
@@ -384,11 +398,7 @@ static void on_connected(struct stream *stream)
     trunk->state = TRUNK_OPEN;
     count_add(trunk->trunks->counters.idle, 1);
     h2_trunk_flush(trunk);
-    struct h2_lane *next;
-    for (struct h2_lane *lane = trunk->lanes; lane; lane = next) {
-        next = lane->next;
-        h2_lane_ready(lane);
-    }
+    ready_all(trunk);
 }
 
 static void on_read(struct stream *stream)
