@@ -9,6 +9,7 @@ import pytest
 from hyperframe.frame import DataFrame, WindowUpdateFrame
 
 from backend import Backend
+from backend2 import Conn2
 from conftest import HTTP, ONE
 from gateway import own_host
 from test_h2 import OWN, h2, take  # noqa: F401
@@ -224,3 +225,20 @@ def test_large_heads_of_many_connections(gateway, backend, h2):  # noqa: F811
             response = client.response(streams[n][k])
             assert response.status == 200 and response.body == tag.encode()
             assert all(response.get(f"x-{i}") == tag * 700 for i in range(10))
+
+
+def test_requests_that_come_together_open_a_connection_for_the_first(gateway, upstream, h2):  # noqa: F811
+    """All wait for one connection; who has it opened does not find one that was there."""
+    up = upstream()
+    gw = gateway(HTTP + '''upstream "app" { server "@app@" {} protocol = h2  pool { requests = 2 } }
+route "all" { path = "/{rest...}"  upstream = app }''', app=up)
+    client = h2(gw)
+    streams = [client.take_id() for _ in range(3)]
+    client.send(*(client.headers_frame(client.fields(f"/{stream}"), stream) for stream in streams))
+    for count in (2, 1):
+        back = Conn2(up.accept())
+        for _ in range(count):
+            back.answer(back.whole_request())
+    assert [client.response(stream).status for stream in streams] == [200] * 3
+    server = gw.upstream("app", up)
+    assert (server["requests"], server["opened"], server["reused"]) == (3, 2, 1)
