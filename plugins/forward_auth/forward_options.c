@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "reading/reading.h"
+
 static const char *const methods[] = {"GET", "HEAD", "same", NULL};
 
 /* OPTIONS(X): X(symbol, type, name, list, required, default, min, max, words, help) */
@@ -38,87 +40,16 @@ static const char *const methods[] = {"GET", "HEAD", "same", NULL};
     X(CACHE_ENTRIES, NUMBER, "cache_entries", false, false, "1000", 1, 1000000, NULL,          \
       "How many decisions each worker remembers.")
 
-enum option {
-#define X(symbol, ...) OPT_##symbol,
-    OPTIONS(X)
-#undef X
-        OPT_COUNT
-};
+enum option { OPTIONS(READING_NUMBER) OPT_COUNT };
 _Static_assert(OPT_COUNT == FORWARD_OPTIONS, "the plugin's table has them all");
 
-const struct postern_option forward_options[FORWARD_OPTIONS] = {
-#define X(symbol, t, n, l, r, d, lo, hi, w, h)                                                 \
-    {.name = (n),                                                                              \
-     .type = POSTERN_##t,                                                                      \
-     .list = (l),                                                                              \
-     .required = (r),                                                                          \
-     .default_text = (d),                                                                      \
-     .min = (lo),                                                                              \
-     .max = (hi),                                                                              \
-     .words = (w),                                                                             \
-     .help = (h)},
-    OPTIONS(X)
-#undef X
-};
-
-/* A copy of text that an instance keeps. */
-struct note {
-    struct note *next;
-    char text[];
-};
-
-/* What configure works with. */
-struct reading {
-    struct postern_setup *s;
-    const struct postern_values *values;
-    struct forward_auth *auth;
-    bool failed;
-};
+const struct postern_option forward_options[FORWARD_OPTIONS] = {OPTIONS(READING_OPTION)};
 
 static const struct postern_api *api;
 
 void forward_options_use(const struct postern_api *a)
 {
     api = a;
-}
-
-#define FAULT(reading, option, i, ...)                                                         \
-    do {                                                                                       \
-        api->fault((reading)->s, option, i, __VA_ARGS__);                                      \
-        (reading)->failed = true;                                                              \
-    } while (0)
-
-static const struct postern_value *one(const struct reading *reading, enum option option)
-{
-    static const struct postern_value nothing;
-    const struct postern_values *values = &reading->values[option];
-
-    return values->count ? &values->list[0] : &nothing;
-}
-
-static struct postern_str keep(struct reading *reading, struct postern_str text)
-{
-    struct note *note = malloc(sizeof(*note) + text.n + 1);
-
-    if (!note) {
-        FAULT(reading, -1, 0, "out of memory");
-        return TEXT("");
-    }
-    if (text.n > 0)
-        memcpy(note->text, text.p, text.n);
-    note->text[text.n] = '\0';
-    note->next = reading->auth->notes;
-    reading->auth->notes = note;
-    return (struct postern_str){note->text, text.n};
-}
-
-static void *keep_array(struct reading *reading, size_t count, size_t size)
-{
-    void *array = calloc(count ? count : 1, size);
-
-    if (!array)
-        FAULT(reading, -1, 0, "out of memory");
-    return array;
 }
 
 /* `preset`: when the option is left out; ended by NULL. */
@@ -130,12 +61,13 @@ static void read_names(struct reading *reading, enum option option, const char *
 
     while (!values->count && preset[count])
         count++;
-    ret->list = keep_array(reading, count, sizeof(*ret->list));
+    ret->list = reading_array(reading, count, sizeof(*ret->list));
     for (size_t i = 0; ret->list && i < count; i++) {
         struct postern_str name = {preset[values->count ? 0 : i], 0};
 
         name.n = name.p ? strlen(name.p) : 0;
-        ret->list[ret->count++] = keep(reading, values->count ? values->list[i].text : name);
+        ret->list[ret->count++] =
+            reading_keep(reading, values->count ? values->list[i].text : name);
     }
 }
 
@@ -146,8 +78,8 @@ static void check_names(struct reading *reading, enum option option, enum poster
 
     for (size_t i = 0; i < values->count; i++)
         if (!api->may_put(part, values->list[i].text))
-            FAULT(reading, option, i, "%s is the gateway's own; expected other headers",
-                  values->list[i].text.p);
+            READING_FAULT(reading, option, i, "%s is the gateway's own; expected other headers",
+                          values->list[i].text.p);
 }
 
 static void read_headers(struct reading *reading)
@@ -156,7 +88,7 @@ static void read_headers(struct reading *reading)
     static const char *const refused[] = {"WWW-Authenticate", "Location",    "Set-Cookie",
                                           "Cache-Control",    "Retry-After", NULL};
     static const char *const none[] = {NULL};
-    struct forward_auth *auth = reading->auth;
+    struct forward_auth *auth = reading->self;
 
     read_names(reading, OPT_REQUEST_HEADERS, passed, &auth->request_headers);
     read_names(reading, OPT_RESPONSE_HEADERS, none, &auth->response_headers);
@@ -167,7 +99,8 @@ static void read_headers(struct reading *reading)
     check_names(reading, OPT_REFUSAL_HEADERS, POSTERN_ANSWER_HEADER);
     auth->all_headers = names_have(&auth->request_headers, TEXT("*"));
     if (auth->all_headers && auth->request_headers.count > 1)
-        FAULT(reading, OPT_REQUEST_HEADERS, 0, "\"*\" is all of them; expected it alone");
+        READING_FAULT(reading, OPT_REQUEST_HEADERS, 0,
+                      "\"*\" is all of them; expected it alone");
 }
 
 static bool read_item(struct postern_str text, struct key_item *ret)
@@ -192,13 +125,13 @@ static void default_key(struct reading *reading)
     static const enum key_part parts[] = {KEY_METHOD, KEY_SCHEME, KEY_AUTHORITY, KEY_TARGET,
                                           KEY_CLIENT_IP};
     const size_t count = sizeof(parts) / sizeof(parts[0]);
-    struct forward_auth *auth = reading->auth;
+    struct forward_auth *auth = reading->self;
 
     if (auth->all_headers && auth->cache_ms > 0)
-        FAULT(reading, OPT_CACHE, 0,
-              "with all headers passed on no two requests would be the same; expected "
-              "request_headers or cache_key");
-    auth->key = keep_array(reading, count + auth->request_headers.count, sizeof(*auth->key));
+        READING_FAULT(reading, OPT_CACHE, 0,
+                      "with all headers passed on no two requests would be the same; expected "
+                      "request_headers or cache_key");
+    auth->key = reading_array(reading, count + auth->request_headers.count, sizeof(*auth->key));
     for (size_t i = 0; auth->key && i < count; i++)
         auth->key[auth->key_count++].part = parts[i];
     for (size_t i = 0; auth->key && i < auth->request_headers.count; i++)
@@ -209,50 +142,51 @@ static void default_key(struct reading *reading)
 static void read_key(struct reading *reading)
 {
     const struct postern_values *values = &reading->values[OPT_CACHE_KEY];
-    struct forward_auth *auth = reading->auth;
+    struct forward_auth *auth = reading->self;
 
-    auth->cache_ms = (uint64_t)one(reading, OPT_CACHE)->number;
-    auth->cache_entries = (size_t)one(reading, OPT_CACHE_ENTRIES)->number;
+    auth->cache_ms = (uint64_t)reading_one(reading, OPT_CACHE)->number;
+    auth->cache_entries = (size_t)reading_one(reading, OPT_CACHE_ENTRIES)->number;
     if (!values->count) {
         default_key(reading);
         return;
     }
     if (!auth->cache_ms)
-        FAULT(reading, OPT_CACHE_KEY, 0, "without cache it would do nothing");
-    auth->key = keep_array(reading, values->count, sizeof(*auth->key));
+        READING_FAULT(reading, OPT_CACHE_KEY, 0, "without cache it would do nothing");
+    auth->key = reading_array(reading, values->count, sizeof(*auth->key));
     for (size_t i = 0; auth->key && i < values->count; i++) {
         struct key_item *item = &auth->key[auth->key_count];
 
         if (!read_item(values->list[i].text, item)) {
-            FAULT(reading, OPT_CACHE_KEY, i,
-                  "expected method, host, path, target, client_ip or header:NAME");
+            READING_FAULT(reading, OPT_CACHE_KEY, i,
+                          "expected method, host, path, target, client_ip or header:NAME");
             continue;
         }
         if (item->part == KEY_HEADER)
-            item->header = keep(reading, item->header);
+            item->header = reading_keep(reading, item->header);
         auth->key_count++;
     }
 }
 
 static void read_question(struct reading *reading)
 {
-    struct forward_auth *auth = reading->auth;
-    struct postern_str path = one(reading, OPT_PATH)->text;
+    struct forward_auth *auth = reading->self;
+    struct postern_str path = reading_one(reading, OPT_PATH)->text;
 
-    auth->path = keep(reading, path);
+    auth->path = reading_keep(reading, path);
     for (size_t i = 0; i < path.n; i++)
         if (path.p[0] != '/' || path.p[i] <= ' ' || path.p[i] > '~' || path.p[i] == '#') {
-            FAULT(reading, OPT_PATH, 0,
-                  "expected a path that begins with \"/\", perhaps with a query; no blanks, "
-                  "ASCII");
+            READING_FAULT(
+                reading, OPT_PATH, 0,
+                "expected a path that begins with \"/\", perhaps with a query; no blanks, "
+                "ASCII");
             break;
         }
-    auth->method = (enum asked_method)one(reading, OPT_METHOD)->number;
-    auth->timeout_ms = (uint32_t)one(reading, OPT_TIMEOUT)->number;
-    auth->max_bytes = (size_t)one(reading, OPT_BODY_BYTES)->number;
-    if (reading->values[OPT_CREDENTIAL_HEADER].count)
-        auth->credential_header = keep(reading, one(reading, OPT_CREDENTIAL_HEADER)->text);
-    auth->origin = api->origin(reading->s, OPT_UPSTREAM, 0, one(reading, OPT_UPSTREAM)->text);
+    auth->method = (enum asked_method)reading_one(reading, OPT_METHOD)->number;
+    auth->timeout_ms = (uint32_t)reading_one(reading, OPT_TIMEOUT)->number;
+    auth->max_bytes = (size_t)reading_one(reading, OPT_BODY_BYTES)->number;
+    auth->credential_header = reading_keep_option(reading, OPT_CREDENTIAL_HEADER);
+    auth->origin =
+        api->origin(reading->s, OPT_UPSTREAM, 0, reading_one(reading, OPT_UPSTREAM)->text);
     if (!auth->origin)
         reading->failed = true; /* reported */
 }
@@ -261,7 +195,7 @@ bool forward_configure(struct postern_setup *s, const struct postern_values *val
                        void **ret_instance)
 {
     struct forward_auth *auth = calloc(1, sizeof(*auth));
-    struct reading reading = {s, values, auth, false};
+    struct reading reading = {api, s, values, auth, auth ? &auth->notes : NULL, false};
 
     if (!auth) {
         api->fault(s, -1, 0, "out of memory");
@@ -283,7 +217,6 @@ void forward_discard(void *instance)
 {
     struct forward_auth *auth = instance;
     struct desks *desks = atomic_load(&auth->desks);
-    struct note *next;
 
     for (unsigned i = 0; desks && i < desks->count; i++)
         memo_free(desks->caches[i]);
@@ -293,9 +226,6 @@ void forward_discard(void *instance)
     free(auth->client_headers.list);
     free(auth->refusal_headers.list);
     free(auth->key);
-    for (struct note *note = auth->notes; note; note = next) {
-        next = note->next;
-        free(note);
-    }
+    notes_free(auth->notes);
     free(auth);
 }

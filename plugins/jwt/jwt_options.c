@@ -1,9 +1,9 @@
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
 #include "jwt.h"
+#include "reading/reading.h"
 #include "web_url.h"
 
 /* OPTIONS(X): X(symbol, type, name, list, required, default, min, max, words, help) */
@@ -77,108 +77,26 @@
     X(WAITING, NUMBER, "waiting", false, false, "1000", 0, 100000, NULL,                       \
       "How many requests of each worker may wait for keys; more get a 503 at once.")
 
-enum option {
-#define X(symbol, ...) OPT_##symbol,
-    OPTIONS(X)
-#undef X
-        OPT_COUNT
-};
+enum option { OPTIONS(READING_NUMBER) OPT_COUNT };
 
 _Static_assert(OPT_COUNT == JWT_OPTIONS, "the plugin's table has them all");
 
-const struct postern_option jwt_options[JWT_OPTIONS] = {
-#define X(symbol, t, n, l, r, d, lo, hi, w, h)                                                 \
-    {.name = (n),                                                                              \
-     .type = POSTERN_##t,                                                                      \
-     .list = (l),                                                                              \
-     .required = (r),                                                                          \
-     .default_text = (d),                                                                      \
-     .min = (lo),                                                                              \
-     .max = (hi),                                                                              \
-     .words = (w),                                                                             \
-     .help = (h)},
-    OPTIONS(X)
-#undef X
-};
-
-/* A copy of text that an instance keeps. */
-struct note {
-    struct note *next;
-    char text[];
-};
+const struct postern_option jwt_options[JWT_OPTIONS] = {OPTIONS(READING_OPTION)};
 
 static const struct postern_api *api;
-
-/* What configure works with. */
-struct reading {
-    struct postern_setup *s;
-    const struct postern_values *values;
-    struct jwt *jwt;
-    bool failed;
-};
 
 void jwt_options_use(const struct postern_api *a)
 {
     api = a;
 }
 
-#define FAULT(reading, option, i, ...)                                                         \
-    do {                                                                                       \
-        api->fault((reading)->s, option, i, __VA_ARGS__);                                      \
-        (reading)->failed = true;                                                              \
-    } while (0)
-
-static const struct postern_value *one(const struct reading *reading, enum option option)
-{
-    static const struct postern_value nothing;
-    const struct postern_values *values = &reading->values[option];
-
-    return values->count ? &values->list[0] : &nothing;
-}
-
-static bool has(const struct reading *reading, enum option option)
-{
-    return reading->values[option].count > 0 && reading->values[option].list[0].text.p;
-}
-
-/* A copy with a NUL behind it; "" and a fault when there is no memory. */
-static struct postern_str keep(struct reading *reading, struct postern_str text)
-{
-    struct note *note = malloc(sizeof(*note) + text.n + 1);
-
-    if (!note) {
-        FAULT(reading, -1, 0, "out of memory");
-        return SPAN("");
-    }
-    memcpy(note->text, text.p, text.n);
-    note->text[text.n] = '\0';
-    note->next = reading->jwt->notes;
-    reading->jwt->notes = note;
-    return (struct postern_str){note->text, text.n};
-}
-
-static struct postern_str keep_option(struct reading *reading, enum option option)
-{
-    return has(reading, option) ? keep(reading, one(reading, option)->text)
-                                : (struct postern_str){NULL, 0};
-}
-
-static void *keep_array(struct reading *reading, size_t count, size_t size)
-{
-    void *array = calloc(count ? count : 1, size);
-
-    if (!array)
-        FAULT(reading, -1, 0, "out of memory");
-    return array;
-}
-
 static void read_list(struct reading *reading, enum option option, struct claims_list *ret)
 {
     const struct postern_values *values = &reading->values[option];
 
-    ret->list = keep_array(reading, values->count, sizeof(*ret->list));
+    ret->list = reading_array(reading, values->count, sizeof(*ret->list));
     for (size_t i = 0; ret->list && i < values->count; i++)
-        ret->list[ret->count++] = keep(reading, values->list[i].text);
+        ret->list[ret->count++] = reading_keep(reading, values->list[i].text);
 }
 
 static struct postern_str trim(struct postern_str s)
@@ -209,20 +127,22 @@ static void split_pair(struct postern_str text, struct postern_str *left,
 static void read_required(struct reading *reading)
 {
     const struct postern_values *values = &reading->values[OPT_REQUIRED_CLAIMS];
-    struct claims_rules *rules = &reading->jwt->rules;
+    struct jwt *jwt = reading->self;
+    struct claims_rules *rules = &jwt->rules;
     struct postern_str path, value;
 
-    rules->required = keep_array(reading, values->count, sizeof(*rules->required));
+    rules->required = reading_array(reading, values->count, sizeof(*rules->required));
     for (size_t i = 0; rules->required && i < values->count; i++) {
         split_pair(values->list[i].text, &path, &value);
         if (path.n == 0 || (value.p && value.n == 0)) {
-            FAULT(reading, OPT_REQUIRED_CLAIMS, i,
-                  "expected \"claim\" or \"claim: value\", with a blank behind the colon");
+            READING_FAULT(
+                reading, OPT_REQUIRED_CLAIMS, i,
+                "expected \"claim\" or \"claim: value\", with a blank behind the colon");
             return;
         }
-        rules->required[i].path = keep(reading, path);
+        rules->required[i].path = reading_keep(reading, path);
         if (value.p)
-            rules->required[i].value = keep(reading, value);
+            rules->required[i].value = reading_keep(reading, value);
         rules->required_count++;
     }
 }
@@ -244,24 +164,27 @@ static bool is_token(struct postern_str s)
 static void read_headers(struct reading *reading)
 {
     const struct postern_values *values = &reading->values[OPT_CLAIMS_TO_HEADERS];
-    struct jwt *jwt = reading->jwt;
+    struct jwt *jwt = reading->self;
     struct postern_str claim, name;
 
-    jwt->headers = keep_array(reading, values->count, sizeof(*jwt->headers));
+    jwt->headers = reading_array(reading, values->count, sizeof(*jwt->headers));
     for (size_t i = 0; jwt->headers && i < values->count; i++) {
         split_pair(values->list[i].text, &claim, &name);
         if (claim.n > 0 && name.p && is_token(name) && !api->may_put(POSTERN_HEADER, name)) {
-            FAULT(reading, OPT_CLAIMS_TO_HEADERS, i,
-                  "%.*s is the gateway's own; expected another header", (int)name.n, name.p);
+            READING_FAULT(reading, OPT_CLAIMS_TO_HEADERS, i,
+                          "%.*s is the gateway's own; expected another header", (int)name.n,
+                          name.p);
             return;
         }
         if (claim.n == 0 || !name.p || !is_token(name)) {
-            FAULT(reading, OPT_CLAIMS_TO_HEADERS, i,
-                  "expected \"claim: Header\", with a blank behind the colon and a header's "
-                  "name");
+            READING_FAULT(
+                reading, OPT_CLAIMS_TO_HEADERS, i,
+                "expected \"claim: Header\", with a blank behind the colon and a header's "
+                "name");
             return;
         }
-        jwt->headers[i] = (struct grant_pair){keep(reading, claim), keep(reading, name)};
+        jwt->headers[i] =
+            (struct grant_pair){reading_keep(reading, claim), reading_keep(reading, name)};
         jwt->grants.header_count++;
     }
     jwt->grants.headers = jwt->headers;
@@ -270,20 +193,22 @@ static void read_headers(struct reading *reading)
 static void read_facts(struct reading *reading)
 {
     const struct postern_values *values = &reading->values[OPT_FACTS];
-    struct jwt *jwt = reading->jwt;
+    struct jwt *jwt = reading->self;
 
-    jwt->facts = keep_array(reading, values->count, sizeof(*jwt->facts));
+    jwt->facts = reading_array(reading, values->count, sizeof(*jwt->facts));
     for (size_t i = 0; jwt->facts && i < values->count; i++) {
         struct postern_str claim = values->list[i].text;
         char name[512];
         int n = snprintf(name, sizeof(name), "claim.%.*s", (int)claim.n, claim.p);
 
         if ((size_t)n >= sizeof(name)) {
-            FAULT(reading, OPT_FACTS, i, "expected a claim's name of 500 bytes at most");
+            READING_FAULT(reading, OPT_FACTS, i,
+                          "expected a claim's name of 500 bytes at most");
             return;
         }
-        jwt->facts[i] = (struct grant_pair){
-            keep(reading, claim), keep(reading, (struct postern_str){name, (size_t)n})};
+        jwt->facts[i] =
+            (struct grant_pair){reading_keep(reading, claim),
+                                reading_keep(reading, (struct postern_str){name, (size_t)n})};
         jwt->grants.fact_count++;
     }
     jwt->grants.facts = jwt->facts;
@@ -301,62 +226,67 @@ static bool is_quotable(struct postern_str s)
 static void read_scopes(struct reading *reading)
 {
     const struct postern_values *values = &reading->values[OPT_SCOPES];
+    struct jwt *jwt = reading->self;
     char text[256] = "";
     size_t n = 0;
 
-    read_list(reading, OPT_SCOPES, &reading->jwt->rules.scopes);
+    read_list(reading, OPT_SCOPES, &jwt->rules.scopes);
     for (size_t i = 0; i < values->count; i++) {
         struct postern_str scope = values->list[i].text;
 
         if (!is_quotable(scope) || memchr(scope.p, ' ', scope.n)) {
-            FAULT(reading, OPT_SCOPES, i,
-                  "expected one scope: no blank, quote or backslash, ASCII, 128 bytes at most");
+            READING_FAULT(
+                reading, OPT_SCOPES, i,
+                "expected one scope: no blank, quote or backslash, ASCII, 128 bytes at most");
         } else if (n + scope.n + 2 <= sizeof(text)) {
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%.*s", n ? " " : "",
                                   (int)scope.n, scope.p);
         } else {
-            FAULT(reading, OPT_SCOPES, i, "expected scopes of 254 bytes in all at most");
+            READING_FAULT(reading, OPT_SCOPES, i,
+                          "expected scopes of 254 bytes in all at most");
         }
     }
-    reading->jwt->scope_text = keep(reading, (struct postern_str){text, n}).p;
+    jwt->scope_text = reading_keep(reading, (struct postern_str){text, n}).p;
 }
 
 /* ---- where keys come from ---- */
 
 static void load_keys(struct reading *reading, enum option option)
 {
-    struct jwt *jwt = reading->jwt;
+    struct jwt *jwt = reading->self;
     const char *wrong = NULL;
     struct keyset *keys;
 
     if (option == OPT_SECRET) {
-        keys = jwt_secret_keys(one(reading, option)->text, &wrong);
+        keys = jwt_secret_keys(reading_one(reading, option)->text, &wrong);
     } else {
-        jwt->file = keep_option(reading, option).p;
+        jwt->file = reading_keep_option(reading, option).p;
         keys = jwt_read_keys(jwt, &wrong);
         api->follow(reading->s, jwt->file);
     }
     if (!keys) {
-        FAULT(reading, option, 0, "%s%s%s", jwt->file ? jwt->file : "", jwt->file ? ": " : "",
-              wrong);
+        READING_FAULT(reading, option, 0, "%s%s%s", jwt->file ? jwt->file : "",
+                      jwt->file ? ": " : "", wrong);
         return;
     }
     atomic_store(&jwt->keys, keys);
     if (!jwt_keys_serve(jwt, keys))
-        FAULT(reading, option, 0,
-              "no key serves one of the algorithms; the first is %s (an HS algorithm needs as "
-              "many bytes as its digest has)",
-              key_kind_names[keys->keys[0].kind]);
+        READING_FAULT(
+            reading, option, 0,
+            "no key serves one of the algorithms; the first is %s (an HS algorithm needs as "
+            "many bytes as its digest has)",
+            key_kind_names[keys->keys[0].kind]);
 }
 
 static void add_origin(struct reading *reading, enum option option, size_t i,
                        const struct web_url *url)
 {
-    struct jwks_plan *plan = &reading->jwt->plan;
+    struct jwt *jwt = reading->self;
+    struct jwks_plan *plan = &jwt->plan;
     struct postern_origin *origin;
 
     if (plan->origin_count == JWKS_ORIGINS) {
-        FAULT(reading, option, i, "expected at most %d", JWKS_ORIGINS - 1);
+        READING_FAULT(reading, option, i, "expected at most %d", JWKS_ORIGINS - 1);
         return;
     }
     if (!web_url_is_safe(url))
@@ -365,7 +295,7 @@ static void add_origin(struct reading *reading, enum option option, size_t i,
     origin = api->origin(reading->s, option, i, url->origin);
     if (!origin)
         reading->failed = true; /* reported */
-    plan->origins[plan->origin_count].name = keep(reading, url->origin);
+    plan->origins[plan->origin_count].name = reading_keep(reading, url->origin);
     plan->origins[plan->origin_count++].origin = origin;
 }
 
@@ -379,14 +309,15 @@ static void read_origins(struct reading *reading)
             (url.target.n == 0 || span_eq(url.target, SPAN("/"))))
             add_origin(reading, OPT_JWKS_ORIGINS, i, &url);
         else
-            FAULT(reading, OPT_JWKS_ORIGINS, i, "expected \"https://HOST[:PORT]\"");
+            READING_FAULT(reading, OPT_JWKS_ORIGINS, i, "expected \"https://HOST[:PORT]\"");
     }
 }
 
 static void plan_target(struct reading *reading, enum option option, const struct web_url *url)
 {
     static const char well_known[] = "/.well-known/openid-configuration";
-    struct jwks_plan *plan = &reading->jwt->plan;
+    struct jwt *jwt = reading->self;
+    struct jwks_plan *plan = &jwt->plan;
     char text[WEB_URL_MAX + sizeof(well_known)];
     struct postern_str target = url->target;
     const char *query = memchr(target.p, '?', target.n);
@@ -397,52 +328,53 @@ static void plan_target(struct reading *reading, enum option option, const struc
         if (target.n > 0 && target.p[target.n - 1] == '/')
             target.n--;
         n = snprintf(text, sizeof(text), "%.*s%s", (int)target.n, target.p, well_known);
-        plan->issuer = keep_option(reading, option);
+        plan->issuer = reading_keep_option(reading, option);
     } else {
         n = snprintf(text, sizeof(text), "%.*s", (int)target.n, target.p);
     }
-    plan->target = keep(reading, (struct postern_str){text, (size_t)n}).p;
+    plan->target = reading_keep(reading, (struct postern_str){text, (size_t)n}).p;
     n = snprintf(text, sizeof(text), "%.*s%.*s", (int)url->origin.n, url->origin.p, (int)path,
                  url->target.p);
-    plan->shown = keep(reading, (struct postern_str){text, (size_t)n}).p;
+    plan->shown = reading_keep(reading, (struct postern_str){text, (size_t)n}).p;
 }
 
 static void plan_fetches(struct reading *reading, enum option option)
 {
-    struct jwt *jwt = reading->jwt;
+    struct jwt *jwt = reading->self;
     struct jwks_plan *plan = &jwt->plan;
-    struct postern_str where = one(reading, option)->text;
+    struct postern_str where = reading_one(reading, option)->text;
     char name[WEB_URL_MAX + 8];
     struct web_url url;
 
     if (!web_url_split(where, &url) || (option == OPT_JWKS_URL && url.target.n == 0) ||
         (option == OPT_ISSUER && memchr(url.target.p, '?', url.target.n))) {
-        FAULT(reading, option, 0, "expected \"https://HOST[:PORT]%s\"",
-              option == OPT_ISSUER
-                  ? "[/PATH], without a query, for the keys have no other source"
-                  : "/PATH");
+        READING_FAULT(reading, option, 0, "expected \"https://HOST[:PORT]%s\"",
+                      option == OPT_ISSUER
+                          ? "[/PATH], without a query, for the keys have no other source"
+                          : "/PATH");
         return;
     }
     for (unsigned alg = ALG_HS256; alg <= ALG_HS512; alg++)
         if (jwt->allowed[alg])
-            FAULT(reading, OPT_ALGORITHMS, 0,
-                  "%s needs a secret, and what a URL publishes is none", alg_names[alg]);
+            READING_FAULT(reading, OPT_ALGORITHMS, 0,
+                          "%s needs a secret, and what a URL publishes is none",
+                          alg_names[alg]);
     add_origin(reading, option, 0, &url);
     plan->origin = plan->origins[0].origin;
     if (option == OPT_ISSUER)
         read_origins(reading);
     plan_target(reading, option, &url);
-    plan->max_bytes = (size_t)one(reading, OPT_JWKS_BYTES)->number;
-    plan->max_waiting = (size_t)one(reading, OPT_WAITING)->number;
-    plan->refresh_ms = (uint64_t)one(reading, OPT_REFRESH)->number;
-    plan->floor_ms = (uint64_t)one(reading, OPT_FLOOR)->number;
-    plan->grace_ms = (uint64_t)one(reading, OPT_GRACE)->number;
-    plan->timeout_ms = (uint32_t)one(reading, OPT_FETCH_TIMEOUT)->number;
+    plan->max_bytes = (size_t)reading_one(reading, OPT_JWKS_BYTES)->number;
+    plan->max_waiting = (size_t)reading_one(reading, OPT_WAITING)->number;
+    plan->refresh_ms = (uint64_t)reading_one(reading, OPT_REFRESH)->number;
+    plan->floor_ms = (uint64_t)reading_one(reading, OPT_FLOOR)->number;
+    plan->grace_ms = (uint64_t)reading_one(reading, OPT_GRACE)->number;
+    plan->timeout_ms = (uint32_t)reading_one(reading, OPT_FETCH_TIMEOUT)->number;
     snprintf(name, sizeof(name), "%s %.*s", option == OPT_ISSUER ? "issuer" : "jwks",
              (int)where.n, where.p);
     jwt->jwks = api->shared(reading->s, name, jwks_new, NULL, jwks_unref);
     if (!jwt->jwks)
-        FAULT(reading, option, 0, "out of memory");
+        READING_FAULT(reading, option, 0, "out of memory");
 }
 
 /* Keys come from exactly one source. */
@@ -457,67 +389,69 @@ static void read_source(struct reading *reading)
                    {OPT_SECRET, KEYS_SECRET},
                    {OPT_JWKS_URL, KEYS_URL}};
     enum option found = OPT_ISSUER;
-    struct jwt *jwt = reading->jwt;
+    struct jwt *jwt = reading->self;
 
     jwt->from = KEYS_URL;
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
-        if (!has(reading, sources[i].option))
+        if (!reading_has(reading, sources[i].option))
             continue;
         if (found != OPT_ISSUER) {
-            FAULT(reading, sources[i].option, 0,
-                  "keys come from \"%s\" already; expected one "
-                  "source",
-                  jwt_options[found].name);
+            READING_FAULT(reading, sources[i].option, 0,
+                          "keys come from \"%s\" already; expected one "
+                          "source",
+                          jwt_options[found].name);
             return;
         }
         found = sources[i].option;
         jwt->from = sources[i].from;
     }
     if (found == OPT_ISSUER && reading->values[OPT_ISSUER].count != 1)
-        FAULT(reading, -1, 0,
-              "expected where keys come from: key, keys_file, secret_file, secret, jwks_url or "
-              "one issuer");
+        READING_FAULT(
+            reading, -1, 0,
+            "expected where keys come from: key, keys_file, secret_file, secret, jwks_url or "
+            "one issuer");
     else if (jwt->from == KEYS_URL)
         plan_fetches(reading, found);
     else
         load_keys(reading, found);
-    if (found != OPT_ISSUER && has(reading, OPT_JWKS_ORIGINS))
-        FAULT(reading, OPT_JWKS_ORIGINS, 0, "there is no discovery, so it would do nothing");
+    if (found != OPT_ISSUER && reading_has(reading, OPT_JWKS_ORIGINS))
+        READING_FAULT(reading, OPT_JWKS_ORIGINS, 0,
+                      "there is no discovery, so it would do nothing");
 }
 
 static void read_places(struct reading *reading)
 {
-    struct jwt *jwt = reading->jwt;
-    struct postern_str realm = one(reading, OPT_REALM)->text;
+    struct jwt *jwt = reading->self;
+    struct postern_str realm = reading_one(reading, OPT_REALM)->text;
 
-    if (!span_eq(one(reading, OPT_HEADER)->text, SPAN("off")))
-        jwt->header = keep_option(reading, OPT_HEADER);
+    if (!span_eq(reading_one(reading, OPT_HEADER)->text, SPAN("off")))
+        jwt->header = reading_keep_option(reading, OPT_HEADER);
     jwt->header_is_bearer =
         strcasecmp(jwt->header.p ? jwt->header.p : "", "Authorization") == 0;
-    jwt->query = keep_option(reading, OPT_QUERY);
+    jwt->query = reading_keep_option(reading, OPT_QUERY);
     if (jwt->query.p && !api->secret_parameter(reading->s, jwt->query))
-        FAULT(reading, -1, 0, "out of memory");
-    jwt->cookie = keep_option(reading, OPT_COOKIE);
-    jwt->type = keep_option(reading, OPT_TYPE);
-    jwt->forward_token = one(reading, OPT_FORWARD_TOKEN)->number != 0;
-    jwt->optional = one(reading, OPT_OPTIONAL)->number != 0;
-    jwt->token_bytes = (size_t)one(reading, OPT_TOKEN_BYTES)->number;
-    jwt->cache_entries = (size_t)one(reading, OPT_CACHE)->number;
-    jwt->wait_ms = (uint32_t)one(reading, OPT_WAIT)->number;
+        READING_FAULT(reading, -1, 0, "out of memory");
+    jwt->cookie = reading_keep_option(reading, OPT_COOKIE);
+    jwt->type = reading_keep_option(reading, OPT_TYPE);
+    jwt->forward_token = reading_one(reading, OPT_FORWARD_TOKEN)->number != 0;
+    jwt->optional = reading_one(reading, OPT_OPTIONAL)->number != 0;
+    jwt->token_bytes = (size_t)reading_one(reading, OPT_TOKEN_BYTES)->number;
+    jwt->cache_entries = (size_t)reading_one(reading, OPT_CACHE)->number;
+    jwt->wait_ms = (uint32_t)reading_one(reading, OPT_WAIT)->number;
     if (!is_quotable(realm))
-        FAULT(reading, OPT_REALM, 0,
-              "expected ASCII without quote and backslash, 128 bytes at most");
+        READING_FAULT(reading, OPT_REALM, 0,
+                      "expected ASCII without quote and backslash, 128 bytes at most");
     char challenge[256];
     int n = snprintf(challenge, sizeof(challenge), "Bearer realm=\"%.*s\"",
                      realm.n > 128 ? 128 : (int)realm.n, realm.p);
-    jwt->challenge = keep(reading, (struct postern_str){challenge, (size_t)n});
+    jwt->challenge = reading_keep(reading, (struct postern_str){challenge, (size_t)n});
 }
 
 bool jwt_configure(struct postern_setup *s, const struct postern_values *values,
                    void **ret_instance)
 {
     struct jwt *jwt = calloc(1, sizeof(*jwt));
-    struct reading reading = {s, values, jwt, false};
+    struct reading reading = {api, s, values, jwt, jwt ? &jwt->notes : NULL, false};
 
     if (!jwt) {
         api->fault(s, -1, 0, "out of memory");
@@ -525,9 +459,9 @@ bool jwt_configure(struct postern_setup *s, const struct postern_values *values,
     }
     for (size_t i = 0; i < values[OPT_ALGORITHMS].count; i++)
         jwt->allowed[values[OPT_ALGORITHMS].list[i].number] = true;
-    jwt->rules.leeway_ms = (uint64_t)one(&reading, OPT_LEEWAY)->number;
-    jwt->rules.expiry_required = one(&reading, OPT_EXPIRY_REQUIRED)->number != 0;
-    jwt->grants.credential = keep_option(&reading, OPT_CREDENTIAL_CLAIM);
+    jwt->rules.leeway_ms = (uint64_t)reading_one(&reading, OPT_LEEWAY)->number;
+    jwt->rules.expiry_required = reading_one(&reading, OPT_EXPIRY_REQUIRED)->number != 0;
+    jwt->grants.credential = reading_keep_option(&reading, OPT_CREDENTIAL_CLAIM);
     read_places(&reading);
     read_list(&reading, OPT_ISSUER, &jwt->rules.issuers);
     read_list(&reading, OPT_AUDIENCE, &jwt->rules.audiences);
@@ -548,7 +482,6 @@ void jwt_discard(void *instance)
 {
     struct jwt *jwt = instance;
     struct jwt_desks *desks = atomic_load(&jwt->desks);
-    struct note *next;
 
     for (unsigned i = 0; desks && i < desks->count; i++)
         memo_free(desks->desks[i].cache);
@@ -560,10 +493,6 @@ void jwt_discard(void *instance)
     free(jwt->rules.required);
     free(jwt->headers);
     free(jwt->facts);
-    for (struct note *note = jwt->notes; note; note = next) {
-        next = note->next;
-        OPENSSL_cleanse(note->text, strlen(note->text));
-        free(note);
-    }
+    notes_free(jwt->notes);
     free(jwt);
 }
