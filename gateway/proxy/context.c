@@ -213,9 +213,9 @@ static struct fleet *fleet_new(struct context *cx, struct cluster *cluster)
         return NULL;
     }
     fleet->line = (struct pool_line){.pools = fleet->pools, .count = cluster->count};
+    /* Those that are shared stay where they are until they move. */
     for (uint32_t i = 0; i < cluster->count; i++)
-        if (pool_is_of(fleet->pools[i],
-                       cluster)) /* those that are shared stay until they move */
+        if (pool_is_of(fleet->pools[i], cluster))
             pool_join(fleet->pools[i], &fleet->line);
     return fleet;
 }

@@ -458,8 +458,10 @@ static void on_refill(struct task *task)
     try_again(pool);
     permits_want(&pool->permits, pool->loop->now, full);
     pool_stuck(pool, full);
-    if (!full && !pool->waiting && !pool->backoff_ms && may_open(pool) && pool_fetch(pool))
-        return; /* we are called again for it */
+    if (!full && !pool->waiting && !pool->backoff_ms && may_open(pool) && pool_fetch(pool)) {
+        loop_task(pool->loop, &pool->refill); /* for whoever came, then for the floor */
+        return;
+    }
     if (full) {
         look_in(pool, LOOK_MS);
         return;
