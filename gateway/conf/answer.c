@@ -19,6 +19,13 @@ static bool has(struct str s, const char *part)
     return false;
 }
 
+/* application/xml and image/svg+xml, but not the packed files of office programs. */
+static bool is_xml(struct str type)
+{
+    return type.n > 4 && (type.p[type.n - 4] == '/' || type.p[type.n - 4] == '+') &&
+           str_eq_nocase((struct str){type.p + type.n - 3, 3}, STR("xml"));
+}
+
 /* What a media type asks of strangers' bytes in its texts; its parameters do not count (RFC
  * 9110 8.3.1). `*ret_is_text`: it has texts. */
 static enum escape escape_for(struct str type, bool *ret_is_text)
@@ -26,7 +33,7 @@ static enum escape escape_for(struct str type, bool *ret_is_text)
     const char *end = type.n ? memchr(type.p, ';', type.n) : NULL;
     type = str_trim((struct str){type.p, end ? (size_t)(end - type.p) : type.n});
     enum escape escape = has(type, "json")                                    ? ESCAPE_JSON
-                         : has(type, "html") || has(type, "xml")              ? ESCAPE_HTML
+                         : has(type, "html") || is_xml(type)                  ? ESCAPE_HTML
                          : has(type, "javascript") || has(type, "ecmascript") ? ESCAPE_SCRIPT
                          : has(type, "x-www-form-urlencoded")                 ? ESCAPE_QUERY
                                                                               : ESCAPE_NONE;

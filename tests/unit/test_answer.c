@@ -50,6 +50,8 @@ static void a_file_is_a_text_if_its_type_is_one(void **state)
         {"type = \"application/problem+json\"", 2},
         {"type = \"image/svg+xml\"", 2},
         {"type = \"image/png\"", 1},
+        {"type = \"application/vnd.openxmlformats-officedocument.wordprocessingml.document\"",
+         1},
         {"type = \"application/octet-stream\"", 1},
         {"type = \"image/png\" template = true", 2},
         {"template = false", 1},
