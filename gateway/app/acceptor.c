@@ -119,13 +119,7 @@ struct acceptor *acceptor_find(struct worker *worker, const struct addr *addr)
 
 struct acceptor *acceptor_add(struct worker *worker, const struct worker_port *port)
 {
-    struct acceptor *acceptor = mem_zalloc(sizeof(*acceptor));
-    if (!acceptor) {
-        log_error("out of memory: worker %u does not listen on \"%s\"", worker->index,
-                  port->listener);
-        close(port->fd);
-        return NULL;
-    }
+    struct acceptor *acceptor = port->acceptor;
     acceptor->worker = worker;
     acceptor->addr = port->addr;
     acceptor->fd = port->fd;

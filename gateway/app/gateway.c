@@ -16,12 +16,27 @@ struct news_letter {
     struct message message;
     struct gateway *gw;
     enum news news;
+    _Atomic bool *spare; /* NULL: from the heap */
+};
+
+/* What a worker reports by when there is no memory: the main thread must not wait for ever. */
+struct spare_letter {
+    struct news_letter letter;
+    _Atomic bool taken;
 };
 
 static void worker_ended(struct gateway *gw)
 {
     if (--gw->worker_count == 0)
         loop_stop(&gw->loop);
+}
+
+static void give_letter(struct news_letter *letter)
+{
+    if (letter->spare)
+        atomic_store(letter->spare, false);
+    else
+        mem_free(letter);
 }
 
 static void on_news(struct message *message)
@@ -40,24 +55,40 @@ static void on_news(struct message *message)
         worker_ended(gw);
         break;
     }
-    mem_free(letter);
+    give_letter(letter);
 }
 
 static void drop_news(struct message *message)
 {
-    if (!health_drop(message))
+    if (message->run == on_news)
+        give_letter((struct news_letter *)message);
+    else if (!health_drop(message))
         mem_free(message);
+}
+
+/* The spare one is on its way only until the main thread's next turn, which never waits for a
+ * worker. */
+static struct news_letter *take_letter(struct gateway *gw, unsigned worker)
+{
+    struct news_letter *letter = mem_alloc(sizeof(*letter));
+    struct spare_letter *spare = &gw->spares[worker];
+    if (letter) {
+        letter->spare = NULL;
+        return letter;
+    }
+    while (atomic_exchange(&spare->taken, true))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    spare->letter.spare = &spare->taken;
+    return &spare->letter;
 }
 
 static void tell(struct worker *worker, enum news news)
 {
     struct gateway *gw = worker->owner;
-    struct news_letter *letter = mem_alloc(sizeof(*letter));
-    if (!letter) { /* the main thread would wait for ever */
-        log_error("out of memory: worker %u cannot report, the process ends", worker->index);
-        abort();
-    }
-    *letter = (struct news_letter){.message.run = on_news, .gw = gw, .news = news};
+    struct news_letter *letter = take_letter(gw, worker->index);
+    letter->message = (struct message){.run = on_news};
+    letter->gw = gw;
+    letter->news = news;
     loop_post(&gw->loop, &letter->message);
 }
 
@@ -209,7 +240,8 @@ static int make_workers(struct gateway *gw, unsigned count)
 {
     gw->workers = mem_zalloc(count * sizeof(*gw->workers));
     gw->metrics = mem_zalloc(count * sizeof(struct metrics *));
-    bool ok = gw->workers && gw->metrics;
+    gw->spares = mem_zalloc(count * sizeof(*gw->spares));
+    bool ok = gw->workers && gw->metrics && gw->spares;
     for (unsigned i = 0; ok && i < count; i++) {
         gw->metrics[i] = metrics_new();
         ok = gw->metrics[i] != NULL;
@@ -292,6 +324,7 @@ static void free_all(struct gateway *gw, unsigned count)
     deadline_end(&gw->loop.wheel, &gw->sweep_due);
     loop_discard(&gw->loop, drop_news);
     loop_done(&gw->loop);
+    mem_free(gw->spares);
 }
 
 static int run(struct gateway *gw, struct conf *conf)

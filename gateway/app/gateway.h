@@ -47,10 +47,11 @@ struct gateway {
 
     struct worker *workers;
     struct metrics **metrics;
-    unsigned worker_count; /* alive */
-    unsigned started;      /* threads, ended ones too */
-    unsigned waiting;      /* workers whose answer to the last letter is awaited */
-    bool warming;          /* and that letter was to prepare */
+    struct spare_letter *spares; /* one for each worker */
+    unsigned worker_count;       /* alive */
+    unsigned started;            /* threads, ended ones too */
+    unsigned waiting;            /* workers whose answer to the last letter is awaited */
+    bool warming;                /* and that letter was to prepare */
     bool prepare_failed, reload_again;
     /* `next` has only other addresses or certificates; one with other addresses is wanted */
     bool renewing, names_changed;

@@ -158,17 +158,15 @@ struct worker_port *ports_for(struct ports *ports, unsigned worker)
     struct worker_port *list = mem_zalloc((ports->count + 1) * sizeof(*list));
     for (size_t i = 0; list && i < ports->count; i++) {
         int *fd = &ports->fds[i * ports->workers + worker];
-        list[i] = ports->list[i];
+        list[i].addr = ports->list[i].addr;
         list[i].listener = strdup(ports->list[i].listener);
+        list[i].acceptor = *fd < 0 ? NULL : mem_zalloc(sizeof(*list[i].acceptor));
         list[i].fd = *fd;
-        if (!list[i].listener) {
-            while (i-- > 0)
-                mem_free(list[i].listener);
-            mem_free(list);
+        *fd = -1; /* the worker's now */
+        if (!list[i].listener || (list[i].fd >= 0 && !list[i].acceptor)) {
+            worker_ports_free(list, i + 1);
             return NULL;
         }
     }
-    for (size_t i = 0; list && i < ports->count; i++)
-        ports->fds[i * ports->workers + worker] = -1; /* the worker's now */
     return list;
 }

@@ -359,6 +359,8 @@ static void switch_all(struct gateway *gw)
         ok = lists[i] != NULL;
     }
     if (!ok) {
+        for (unsigned i = 0; lists && i < gw->worker_count; i++)
+            worker_ports_free(lists[i], gw->next_ports.count);
         mem_free(lists);
         fail_switch(gw, &faults);
         return;
@@ -366,8 +368,7 @@ static void switch_all(struct gateway *gw)
     log_set_level(gw->next->conf->error_log.level);
     gw->waiting = gw->worker_count;
     for (unsigned i = 0; i < gw->worker_count; i++)
-        if (worker_switch(&gw->workers[i], lists[i], gw->next_ports.count) < 0)
-            log_error("out of memory: worker %u keeps the configuration it has", i);
+        worker_switch(&gw->workers[i], lists[i], gw->next_ports.count);
     mem_free(lists);
 }
 

@@ -77,7 +77,6 @@ static void do_switch(struct worker *worker, struct worker_port *ports, size_t c
     for (size_t i = 0; i < count; i++)
         mem_free(ports[i].listener);
     mem_free(ports);
-    worker->ops->on_switched(worker);
 }
 
 static void fail_draining(struct leg *leg)
@@ -128,10 +127,17 @@ static void do_drain(struct worker *worker, uint32_t timeout_ms)
     worker_end_if_drained(worker);
 }
 
+static void free_letter(struct letter *letter)
+{
+    if (letter != letter->worker->to_switch)
+        mem_free(letter);
+}
+
 static void on_letter(struct message *message)
 {
     struct letter *letter = (struct letter *)message;
     struct worker *worker = letter->worker;
+    bool switched = letter->kind == LETTER_SWITCH;
     switch (letter->kind) {
     case LETTER_PREPARE:
         if (context_prepare(&worker->cx, letter->snapshot, on_warm) < 0)
@@ -157,7 +163,20 @@ static void on_letter(struct message *message)
         break;
     }
     cluster_unref(letter->cluster);
-    mem_free(letter);
+    free_letter(letter);
+    if (switched) /* the letter may be written anew */
+        worker->ops->on_switched(worker);
+}
+
+void worker_ports_free(struct worker_port *ports, size_t count)
+{
+    for (size_t i = 0; ports && i < count; i++) {
+        if (ports[i].fd >= 0)
+            close(ports[i].fd);
+        mem_free(ports[i].listener);
+        mem_free(ports[i].acceptor);
+    }
+    mem_free(ports);
 }
 
 /* A letter that nobody read. */
@@ -165,14 +184,17 @@ static void drop_letter(struct message *message)
 {
     struct letter *letter = (struct letter *)message;
     snapshot_unref(letter->snapshot);
-    for (size_t i = 0; i < letter->count; i++) {
-        if (letter->ports[i].fd >= 0)
-            close(letter->ports[i].fd);
-        mem_free(letter->ports[i].listener);
-    }
-    mem_free(letter->ports);
+    worker_ports_free(letter->ports, letter->count);
     cluster_unref(letter->cluster);
-    mem_free(letter);
+    free_letter(letter);
+}
+
+static void post_in(struct letter *letter, struct worker *worker, const struct letter *text)
+{
+    *letter = *text;
+    letter->worker = worker;
+    letter->message.run = on_letter;
+    loop_post(&worker->loop, &letter->message);
 }
 
 static int post(struct worker *worker, const struct letter *text)
@@ -180,10 +202,7 @@ static int post(struct worker *worker, const struct letter *text)
     struct letter *letter = mem_alloc(sizeof(*letter));
     if (!letter)
         return -ENOMEM;
-    *letter = *text;
-    letter->worker = worker;
-    letter->message.run = on_letter;
-    loop_post(&worker->loop, &letter->message);
+    post_in(letter, worker, text);
     return 0;
 }
 
@@ -196,10 +215,10 @@ int worker_prepare(struct worker *worker, struct snapshot *snapshot)
     return rc;
 }
 
-int worker_switch(struct worker *worker, struct worker_port *ports, size_t count)
+void worker_switch(struct worker *worker, struct worker_port *ports, size_t count)
 {
-    return post(worker,
-                &(struct letter){.kind = LETTER_SWITCH, .ports = ports, .count = count});
+    post_in(worker->to_switch, worker,
+            &(struct letter){.kind = LETTER_SWITCH, .ports = ports, .count = count});
 }
 
 int worker_forget(struct worker *worker)
@@ -269,12 +288,16 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
     if ((rc = context_init(&worker->cx, &worker->loop, index, count, metrics)) == 0)
         rc = h2_kit_init(&worker->h2, &worker->loop);
     worker->cx.owner = worker;
+    worker->to_switch = mem_alloc(sizeof(*worker->to_switch));
+    if (rc == 0 && !worker->to_switch)
+        rc = -ENOMEM;
     if (rc == 0)
         rc = -pthread_create(&worker->thread, NULL, worker_main, worker);
     if (rc < 0) {
         if (worker->cx.station)
             station_close(worker->cx.station);
         loop_done(&worker->loop);
+        mem_free(worker->to_switch);
     }
     return rc;
 }
@@ -284,6 +307,7 @@ void worker_join(struct worker *worker)
     pthread_join(worker->thread, NULL);
     /* Only now: until it was joined, letters could still be posted. */
     loop_discard(&worker->loop, drop_letter);
+    mem_free(worker->to_switch);
     shakes_done(&worker->shakes);
     loop_done(&worker->loop); /* buries pools and connections, whose memory the slabs own */
     h2_kit_done(&worker->h2);

@@ -25,6 +25,7 @@ struct worker_port {
     struct addr addr;
     int fd; /* -1: the worker listens there already */
     char *listener;
+    struct acceptor *acceptor; /* the memory for one, where there is a socket */
 };
 
 /* One address that a worker accepts on. Lives until its last connection is closed. */
@@ -62,6 +63,7 @@ struct worker {
     struct arrival *arriving; /* whose PROXY header or TLS handshake is awaited */
     struct shakes shakes;
     struct slab downstreams, arrivals, destinations;
+    struct letter *to_switch; /* so that it cannot fail: at most one is under way */
     bool draining;
     struct deadline drain_due;
     int drain_step;
@@ -72,11 +74,14 @@ int worker_start(struct worker *worker, unsigned index, unsigned count, struct m
                  const struct worker_ops *ops, void *owner);
 void worker_join(struct worker *worker); /* after on_ended */
 
+void worker_ports_free(struct worker_port *ports, size_t count); /* and closes; NULL is fine */
+
 /* Warms what `snapshot` needs (takes a reference of its own). */
 int worker_prepare(struct worker *worker, struct snapshot *snapshot);
 /* Puts it in force. `ports`: every address of the new configuration; owned by the worker from
  * here on (the array and the descriptors). Addresses not among them stop listening. */
-int worker_switch(struct worker *worker, struct worker_port *ports, size_t count);
+/* Cannot fail; the next only behind on_switched. Takes over the list. */
+void worker_switch(struct worker *worker, struct worker_port *ports, size_t count);
 int worker_forget(struct worker *worker);
 /* A server of `cluster` (a reference of its own is taken) is back and to be warmed, or drained.
  */

@@ -23,7 +23,7 @@ void worker_end_if_drained(struct worker *worker);
 
 /* acceptor.c */
 struct acceptor *acceptor_find(struct worker *worker, const struct addr *addr);
-/* Takes over port->fd. NULL: no memory, which is logged. */
+/* Takes over port->fd and port->acceptor. */
 struct acceptor *acceptor_add(struct worker *worker, const struct worker_port *port);
 /* As the listener of that name is in the configuration in force; accepts from here on. */
 void acceptor_configure(struct acceptor *acceptor, const char *name);

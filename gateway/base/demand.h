@@ -3,6 +3,7 @@
  *
  *   alloc:N        the N-th allocation of the process fails (base/mem)
  *   alloc-every:N  every N-th of a worker fails, free lists' counted in (base/mem)
+ *   alloc-once:N   the N-th of each worker fails, counted as for alloc-every
  *   short-read     nearly all reads and writes are one byte (net/io)
  *   short-read:N   every N-th is a few bytes, the others are whole (net/io)
  *   eagain         every other read or write finds the kernel not ready (net/io)

@@ -23,16 +23,19 @@ __attribute__((constructor)) static void read_fault(void)
     mem_fail_at((unsigned long)demand("alloc"));
 }
 
-static _Thread_local uint64_t every, calls; /* each `every`-th call of this thread fails */
+/* Each `every`-th call of this thread fails, and its `once`-th. */
+static _Thread_local uint64_t every, once, calls;
 
 void mem_fail_often(void)
 {
     every = demand("alloc-every");
+    once = demand("alloc-once");
 }
 
 static bool must_fail_again(void)
 {
-    return every && ++calls % every == 0;
+    calls++;
+    return calls == once || (every && calls % every == 0);
 }
 
 static bool must_fail(void)

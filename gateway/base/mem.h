@@ -15,7 +15,7 @@ void *mem_realloc(void *p, size_t n);
 void mem_free(void *p); /* NULL is fine */
 /* The n-th call from now fails, 1 the very next; 0: none does. Debug builds only. */
 void mem_fail_at(unsigned long n);
-/* From here on POSTERN_FAULT=alloc-every:N holds for this thread. */
+/* From here on POSTERN_FAULT=alloc-every:N and alloc-once:N hold for this thread. */
 void mem_fail_often(void);
 
 /* Objects of one size. Freed ones wait in a list for the next taker, at most `keep` of them. */

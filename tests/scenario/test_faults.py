@@ -182,6 +182,44 @@ def test_allocations_that_fail_again_and_again(gateway, backend, ask, n):
     assert n < 300 or outcomes.get(200, 0) > 200, outcomes
 
 
+def fails_to_start(gw):
+    """Whether it said that there is no memory, and ended."""
+    try:
+        gw.wait_ready()
+    except AssertionError:
+        gw.proc.wait(15)
+        gw.expect_status = 1
+        assert "memory" in gw.stderr.lower(), (gw.proc.returncode, gw.stderr)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("ask", [ask_http1, ask_http2])
+def test_each_allocation_of_a_conversation_fails_in_turn(gateway, backend, ask):
+    """The first, the second, ... that a worker takes, each in a gateway of its own, until all have had their turn: the
+    start fails with a word, or what fails is one request, cleanly, and all others succeed."""
+    up = backend(answer=echo)
+    asked = (0, 3 if ask is ask_http1 else 2, 1, 1)
+    right = [(200, f"/{i}".encode() + BODIES[i]) for i in asked]
+    felt, n = [0], 0
+    while n < felt[-1] + 20:
+        n += 1
+        gw = gateway(ONE, app=up, env={"POSTERN_FAULT": f"alloc-once:{n}"}, wait=False)
+        failed = fails_to_start(gw)
+        if not failed:
+            outcome = [ask(gw, i) for i in asked]
+            assert all(got in (None, want) or got[0] in (502, 503) for got, want in zip(outcome, right)), (n, outcome)
+            failed = sum(got != want for got, want in zip(outcome, right))
+            assert failed <= 1, (n, outcome)
+        gw.finish()
+        if failed:
+            felt.append(n)
+        assert n < 500, felt
+    if felt == [0]:
+        pytest.skip("a release build has no faults of its own making")
+    assert len(felt) > 30, felt
+
+
 @pytest.mark.parametrize("fault, iterations", [("", 120), ("short-read", 15), ("short-read:3", 80), ("eagain", 40)])
 def test_random_conversations_of_http2_clients(gateway, talking, fault, iterations):
     gw = gateway(ONE, app=talking, env={"POSTERN_FAULT": fault})
