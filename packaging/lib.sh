@@ -11,8 +11,11 @@ PACKAGES_ASK=(curl ca-certificates)
 
 # To test it.
 PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 groff-base libclang-rt-14-dev
-    libcmocka-dev nghttp2-client openssl python3 python3-cryptography python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets redis-server strace
+    libcmocka-dev nghttp2-client openssl python3 python3-cryptography python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets strace
     testssl.sh util-linux wrk)
+
+# What the tests put before and behind it. They are services too, which nobody asked for.
+PACKAGES_PEERS=(apache2-utils h2o haproxy nghttp2-proxy nginx-light nodejs redis-server)
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -25,15 +28,17 @@ as_root() {
     fi
 }
 
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
 # packages_install WHAT PACKAGE...: says what is missing and installs only that; says nothing
 # and asks nobody when everything is there.
 packages_install() {
     local what=$1 package missing=()
     shift
     for package; do
-        if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
-            missing+=("$package")
-        fi
+        is_installed "$package" || missing+=("$package")
     done
     if [ ${#missing[@]} -eq 0 ]; then
         return 0
@@ -42,6 +47,35 @@ packages_install() {
     as_root apt-get -q update </dev/null
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
         -o Dpkg::Use-Pty=0 install "${missing[@]}" </dev/null
+}
+
+# packages_install_idle WHAT PACKAGE...: the same, and what is a service starts neither now nor
+# with the machine. What was there before is left as it is.
+packages_install_idle() {
+    local what=$1 package policy=/usr/sbin/policy-rc.d missing=()
+    shift
+    for package; do
+        is_installed "$package" || missing+=("$package")
+    done
+    if [ ${#missing[@]} -eq 0 ]; then
+        return 0
+    fi
+    (
+        if [ ! -e "$policy" ]; then
+            as_root install -m 755 /dev/stdin "$policy" <<<$'#!/bin/sh\nexit 101'
+            trap 'as_root rm -f "$policy"' EXIT
+        fi
+        packages_install "$what" "${missing[@]}"
+    ) || return
+    if [ -d /run/systemd/system ]; then
+        for package in "${missing[@]}"; do
+            case $package in
+            nginx-light) as_root systemctl --quiet disable nginx ;;
+            nghttp2-proxy) as_root systemctl --quiet disable nghttpx ;;
+            h2o | haproxy | redis-server) as_root systemctl --quiet disable "$package" ;;
+            esac || return
+        done
+    fi
 }
 
 # build_in FOLDER OPTION...: sets the folder up, anew when the options changed, and compiles.

@@ -1,10 +1,11 @@
-"""Whatever postern passes on is read alike by everybody: by servers of five kinds behind it, and by
+"""Whatever postern passes on is read alike by everybody: by servers of seven kinds behind it, and by
 clients of four kinds before it.
 
 Mutants (mutants.py), each from a seed, are sent to postern; the exact bytes that come out on the other
-side go to nginx, HAProxy, node's http, Go's net/http and h11 as servers, with one more request behind
+side go to nginx, HAProxy, h2o, nghttpx, node's http, Go's net/http and h11 as servers, with one more request behind
 them, and each must have read what a strict parser reads, no more, no less, and then that last request.
-A program may refuse a method that it does not know; it may not read anything else. Answers go the other
+A program may refuse a method that it does not know; it may not read anything else. nghttpx passes
+targets on in a spelling of its own, and is compared in it. Answers go the other
 way to curl, Python's http.client, node's http and h11: each gets the same answer, or knows that it has
 none. Programs that are not there are left out, and named.
 
@@ -16,6 +17,7 @@ import http.client
 import io
 import json
 import os
+import posixpath
 import random
 import re
 import shutil
@@ -55,6 +57,21 @@ listen all
     bind {listen}
     server echo {echo}
 """
+H2O = """num-threads: 1
+max-connections: 512
+error-log: {tmp}/h2o.log
+limit-request-body: 1073741824
+listen:
+  host: {host}
+  port: {port}
+hosts:
+  default:
+    paths:
+      /:
+        proxy.reverse.url: http://{echo}/
+        proxy.preserve-host: ON
+        proxy.timeout.keepalive: 0
+"""
 # What a program does not serve at all, which is no other reading.
 METHODS_OF_ALL = {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"}
 
@@ -65,6 +82,20 @@ def digest(body):
 
 def reading(request):
     return request.method, request.target, len(request.body), digest(request.body)
+
+
+def normal(target):
+    """As one that rewrites targets may have spelt it: compared with what was meant in the same spelling."""
+    def decode(match):
+        char = chr(int(match[1], 16))
+        return char if re.fullmatch(r"[A-Za-z0-9._~-]", char) else match[0].upper()
+
+    path, _, query = target.partition("?")
+    path = re.sub("%([0-9a-fA-F]{2})", decode, path)
+    last = re.search(r"/\.?\.?$", path)
+    path = path if path == "*" else posixpath.normpath(re.sub("//+", "/", path)) + ("/" if last else "")
+    spelt = re.sub("//+", "/", path) + ("?" + query if query else "")
+    return re.sub('[^!#-;=?-Z_a-z~%\\[\\]]', lambda match: f"%{ord(match[0]):02X}", spelt)
 
 
 class Echo(Recorder):
@@ -79,7 +110,9 @@ class Echo(Recorder):
 
 
 class Program:
-    """A server in a process of its own."""
+    """A server in a process of its own. `spelling`: what it makes of a target, where it does."""
+
+    spelling = None
 
     def __init__(self, name, address, args, ready=None):
         self.name, self.address = name, split(address)
@@ -124,7 +157,7 @@ class Program:
 
 
 class H11Server:
-    name = "h11"
+    name, spelling = "h11", None
 
     def read(self, data, ended):
         found, fault = as_h11_reads(data, ended)
@@ -167,6 +200,11 @@ def servers(tmp, echo, opened):
 
     add("nginx", "nginx", lambda path, address: [path, "-p", tmp, "-e", f"{tmp}/start.log", "-c", file("nginx.conf", NGINX, listen=address)])
     add("haproxy", "haproxy", lambda path, address: [path, "-db", "-f", file("haproxy.cfg", HAPROXY, listen=address)])
+    add("h2o", "h2o", lambda path, address: [path, "-m", "worker", "-c", file("h2o.conf", H2O, host=address.split(":")[0], port=address.split(":")[1])])
+    add("nghttpx", "nghttpx", lambda path, address: [path, "--conf=/dev/null", f"--frontend={address.replace(':', ',')};no-tls", f"--backend={str(echo).replace(':', ',')}",
+                                                     "--workers=1", "--single-process", "--errorlog-file=/dev/null", "--accesslog-file="])
+    if "nghttpx" in made:
+        made["nghttpx"].spelling = normal
     add("node", "node", lambda path, address: [path, os.path.join(PEERS, "echo.js"), address])
     add("go", "go", go)
     return made, missing
@@ -208,11 +246,16 @@ def compare_requests(gw, up, peers, seed, odd=0.12):
     for seen in by_conn.values():
         raw = b"".join(one.raw for one in seen)
         meant = [reading(one.request) for one in seen]
-        whole = [*meant, ("GET", "/last", 0, digest(b""))]
+        last = [*meant, ("GET", "/last", 0, digest(b""))]
         for name, peer in peers.items():
+            whole = last
             found, refused = peer.read(raw + LAST, False)
             if found == whole:
                 continue
+            if found and peer.spelling:
+                found, whole = ([(m, peer.spelling(t), *rest) for m, t, *rest in some] for some in (found, whole))
+                if found == whole:
+                    continue
             served = next((i for i, m in enumerate(meant) if m[0] not in METHODS_OF_ALL), None)
             if refused and served is not None and found == whole[:min(len(found), served)]:
                 continue  # some refuse it before they have answered what came before

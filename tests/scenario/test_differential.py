@@ -49,7 +49,7 @@ def run(compare, gw, up, peers, missing, name, seed):
     assert passed > COUNT / 4, "too few were passed on to compare anything"
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "node", "go", "h11"])
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "h2o", "nghttpx", "node", "go", "h11"])
 def test_requests_are_read_alike(behind, name):
     run(differential.compare_requests, *behind, name, seed=20_000)
 
