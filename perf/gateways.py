@@ -85,7 +85,7 @@ route "token" {{
 
     def ask(self, path):
         """(status, body) from the admin listener"""
-        c = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=5)
+        c = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
         try:
             c.request("GET", path)
             r = c.getresponse()
