@@ -196,8 +196,8 @@ def test_pipelined_requests_cut_anywhere_stay_what_they_are(hostile, cut):
     gw, up = hostile
     one = b"POST /1 HTTP/1.1\r\n" + H + b"Content-Length: 5\r\n\r\nGET /"
     two = b"POST /2 HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n3;x\r\n0\r\n\r\n0\r\n\r\n"
-    three = b"GET /3 HTTP/1.1\r\n" + H + b"\r\n"
-    whole = one + two + three
+    three = b"PUT /3 HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n1;y\r\nx\r\n0\r\nX: 1\r\n\r\n"
+    whole = one + two + three + b"GET /4 HTTP/1.1\r\n" + H + b"\r\n"
     cuts = [(n,) for n in range(1, len(whole))] if cut == "each byte" else [(n, n + 7) for n in range(1, len(whole) - 7, 5)]
     for places in cuts:
         mark = up.mark()
@@ -206,10 +206,10 @@ def test_pipelined_requests_cut_anywhere_stay_what_they_are(hostile, cut):
         for place in (*places, len(whole)):
             client.send(whole[at:place])
             at = place
-        assert [client.response().status for _ in range(3)] == [200] * 3, places
+        assert [client.response().status for _ in range(4)] == [200] * 4, places
         client.close()
         assert [(s.request.target, s.request.body) for s in up.since(mark)] == \
-            [("/1", b"GET /"), ("/2", b"0\r\n"), ("/3", b"")], places
+            [("/1", b"GET /"), ("/2", b"0\r\n"), ("/3", b"x"), ("/4", b"")], places
 
 
 @pytest.mark.parametrize("name", PIPELINED)
@@ -222,7 +222,7 @@ def test_nothing_is_read_behind_a_refused_request(hostile, name):
 @pytest.mark.parametrize("step", [1, 2, 7])
 def test_refused_in_pieces_as_in_one(hostile, step):
     gw, up = hostile
-    for name in list(PIPELINED)[:12]:
+    for name in (*list(PIPELINED)[:12], "line.two_empty_lines_first", "line.many_empty_lines"):
         data, status, reason = REFUSED[name]
         client = gw.client()
         try:
@@ -326,6 +326,21 @@ def test_answer_arrives_whole(answering, name):
     assert {n.lower() for n, _ in response.trailers} <= allowed
     assert was_reused(gw, up, client, up.since(mark)[0].conn) is reused
     client.close()
+
+
+def test_one_answer_leaves_nothing_for_the_next_of_its_connection(answering):
+    """Chunks, trailers, interim answers and lengths, in turn on one connection of the backend."""
+    gw, up = answering
+    mark = up.mark()
+    client = gw.client()
+    names = ["interim_sixteen", "chunked", "trailers", "chunked_bytes", "interim_sixteen", "chunked_empty", "length", "chunked_extension"]
+    for name in names * 2:
+        client.send(ask(f"/whole/{name}"))
+        response = client.response()
+        assert (response.status, response.body) == response_cases.WHOLE[name][1:3], name
+        assert bool(response.trailers) is (name == "trailers")
+    client.close()
+    assert len({s.conn for s in up.since(mark)}) == 1
 
 
 @pytest.mark.parametrize("name", response_cases.WHOLE)
