@@ -122,6 +122,15 @@ static const char *normal_fault(struct load *load, const char *path)
     return NULL;
 }
 
+/* For who knows such patterns from elsewhere. */
+static bool has_star_segment(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "/*")); p++)
+        if (p[2] == '\0' || p[2] == '/')
+            return true;
+    return false;
+}
+
 void pattern_compile(struct load *load, int line, struct conf_route *route)
 {
     const char *fault = NULL;
@@ -137,4 +146,9 @@ void pattern_compile(struct load *load, int line, struct conf_route *route)
         fault = normal_fault(load, route->path);
     if (fault)
         load_fault(load, line, "route.path is \"%.200s\": %s", route->path, fault);
+    else if (has_star_segment(route->path))
+        conf_fault(&load->conf->warnings, load_where(load, line),
+                   "route.path is \"%.200s\": * stands for itself; any one segment is {name}, "
+                   "all the rest {name...}",
+                   route->path);
 }

@@ -82,10 +82,12 @@ static void hosts_compile(struct load *load, cfg_t *sec, struct conf_route *ret)
         if (is_host_pattern(str_of(ret->hosts.list[i])))
             host_normalise(load, &ret->hosts.list[i]);
         else
-            load_fault(load, value_at(sec, "host", i)->line,
-                       "route.host has \"%s\", expected a name or IP address without port "
-                       "(api.example.com, [::1]) or *. and a name (*.example.org)",
-                       ret->hosts.list[i]);
+            load_fault(
+                load, value_at(sec, "host", i)->line,
+                "route.host has \"%s\", expected a name or IP address without port "
+                "(api.example.com, [::1]) or *. and a name (*.example.org); a route without "
+                "host is for all",
+                ret->hosts.list[i]);
 }
 
 static void methods_compile(struct load *load, cfg_t *sec, struct conf_route *ret)

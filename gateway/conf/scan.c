@@ -305,6 +305,14 @@ static void include_statement(struct scan *scan)
                      (struct str){pattern, name.raw.n}, on_included, scan);
 }
 
+/* A path with {name} in it, without quotation marks. */
+static bool is_cut_by_brace(struct scan *scan, const struct token *word)
+{
+    const struct token *next = lex_peek(scan->lexer);
+    return !word->quote && next->kind == TOKEN_MARK && next->mark == '{' &&
+           word->raw.p + word->raw.n + 1 == scan->lexer->p; /* which is behind the brace */
+}
+
 static bool take_value(struct scan *scan, const cfg_opt_t *option)
 {
     if (lex_peek(scan->lexer)->kind != TOKEN_TEXT) {
@@ -312,6 +320,14 @@ static bool take_value(struct scan *scan, const cfg_opt_t *option)
         return false;
     }
     struct token token = lex_take(scan->lexer);
+    if (is_cut_by_brace(scan, &token)) {
+        fault_at(scan, token.line,
+                 "unexpected \"{\" in the value of %s, expected quotation "
+                 "marks around it",
+                 option->name);
+        resync(scan);
+        return false;
+    }
     put_text(scan, &token);
     return true;
 }
@@ -330,12 +346,15 @@ static void take_list(struct scan *scan, const cfg_opt_t *option)
     putz(scan, "{");
     while (!take_mark(scan, '}')) {
         keep_line(scan);
-        if (!take_value(scan, option))
+        if (!take_value(scan, option)) {
+            take_mark(scan, '}'); /* of this list, where the fault left off */
             break;
+        }
         if (take_mark(scan, '}'))
             break;
         if (!take_mark(scan, ',')) {
             syntax_fault(scan, "\",\" or \"}\" in", option->name);
+            take_mark(scan, '}');
             break;
         }
         putz(scan, ",");

@@ -11,16 +11,41 @@ static void takes_literals_names_and_a_rest(void **state)
 {
     (void)state;
     static const char *const paths[] = {
-        "/",       "/a",
-        "/a/",     "/a/b",
-        "/{x}",    "/a/{x}/b/{y}",
-        "/{x...}", "/a/{x}/{rest...}",
-        "/a//b",   "/a.b-c_d~e!$&'()+,;=:@",
-        "/%20",    "/%C3%A9",
-        "/{_a1}",  "*",
+        "/",
+        "/a",
+        "/a/",
+        "/a/b",
+        "/{x}",
+        "/a/{x}/b/{y}",
+        "/{x...}",
+        "/a/{x}/{rest...}",
+        "/a.b-c_d~e!$&'()+,=:@",
+        "/%20",
+        "/%C3%A9",
+        "/{_a1}",
+        "*",
     };
     for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
         expect_path(paths[i], NULL);
+}
+
+/* "//" and ";" are gone from the paths of a listener that says nothing else. */
+static void takes_what_a_listener_keeps(void **state)
+{
+    (void)state;
+    static const char routes[] = "route \"a\" { path = \"/a//b\" respond {} }\n"
+                                 "route \"b\" { path = \"/a;b\" respond {} }\n";
+    char text[512];
+    snprintf(text, sizeof(text),
+             "listener \"l\" { listen = \"127.0.0.1:1\"  paths { double_slash = keep  "
+             "parameter = keep } }\n%s",
+             routes);
+    conf_free(conf_of(text));
+    snprintf(text, sizeof(text), LISTENER "%s", routes);
+    expect_faults(text, "t:2: route \"a\" would never match: its path has \"//\", which no "
+                        "listener of it keeps (paths.double_slash)\n"
+                        "t:3: route \"b\" would never match: its path has \";\", which no "
+                        "listener of it keeps (paths.parameter)\n");
 }
 
 static void refuses_bad_patterns(void **state)
@@ -104,6 +129,19 @@ static void gives_the_names_in_order(void **state)
     conf_free(conf);
 }
 
+static void warns_of_stars_that_stand_for_themselves(void **state)
+{
+    (void)state;
+    struct conf *conf = conf_of(LISTENER "route \"a\" { path = \"/a/*\" respond {} }\n"
+                                         "route \"b\" { path = \"/*/b\" respond {} }\n"
+                                         "route \"c\" { path = \"/a*/*b\" respond {} }\n"
+                                         "route \"d\" { path = \"*\" respond {} }\n");
+    assert_int_equal(conf->warnings.count, 2);
+    assert_non_null(strstr(conf->warnings.list[0].message, "\"/a/*\": * stands for itself"));
+    assert_int_equal(conf->warnings.list[1].where.line, 3);
+    conf_free(conf);
+}
+
 static void makes_one_key_of_patterns_that_match_alike(void **state)
 {
     (void)state;
@@ -121,10 +159,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_literals_names_and_a_rest),
+        cmocka_unit_test(takes_what_a_listener_keeps),
         cmocka_unit_test(refuses_bad_patterns),
         cmocka_unit_test(binds_at_most_sixteen_names),
         cmocka_unit_test(refuses_a_path_of_more_than_2048_bytes),
         cmocka_unit_test(gives_the_names_in_order),
+        cmocka_unit_test(warns_of_stars_that_stand_for_themselves),
         cmocka_unit_test(makes_one_key_of_patterns_that_match_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,20 @@ static void goes_on_behind_syntax_errors(void **state)
                   "t:11: unknown option \"bananas\" in the top level\n");
 }
 
+static void asks_for_quotation_marks_around_braces(void **state)
+{
+    (void)state;
+    expect_faults("listener \"l\" { listen = \"127.0.0.1:1\" }\n"
+                  "route \"a\" { path = /a/{id} respond {} }\n"
+                  "route \"b\" { host = {a, b{c}} respond {} }\n"
+                  "bananas = 1\n",
+                  "t:2: unexpected \"{\" in the value of path, expected quotation marks around "
+                  "it\n"
+                  "t:3: unexpected \"{\" in the value of host, expected quotation marks around "
+                  "it\n"
+                  "t:4: unknown option \"bananas\" in the top level\n");
+}
+
 static void tells_what_is_open_at_the_end(void **state)
 {
     (void)state;
@@ -144,6 +158,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there_yet_is_unknown),
         cmocka_unit_test(an_option_stands_once),
         cmocka_unit_test(goes_on_behind_syntax_errors),
+        cmocka_unit_test(asks_for_quotation_marks_around_braces),
         cmocka_unit_test(tells_what_is_open_at_the_end),
         cmocka_unit_test(variables_come_from_the_environment),
         cmocka_unit_test(texts_keep_their_bytes_and_what_follows_its_line),
