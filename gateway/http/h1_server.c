@@ -40,8 +40,8 @@ void h1_server_close_now(struct h1_server *server, bool reset)
     loop_bury(loop, &server->grave, on_buried);
 }
 
-/* The connection is dead under a request. */
-void h1_server_gone(struct h1_server *server, enum reason reason, int err)
+/* The connection is dead under a request: its exchange is told. */
+static void end_gone(struct h1_server *server, enum reason reason, int err)
 {
     const struct leg_events *events = server->leg.events;
     h1_server_close_now(server, server->until_close);
@@ -398,7 +398,7 @@ static void on_eof(struct stream *stream)
         h1_server_close_now(server, false);
         break;
     case SERVER_BODY:
-        h1_server_gone(server, R_CLIENT_ABORT, 0);
+        end_gone(server, R_CLIENT_ABORT, 0);
         break;
     case SERVER_WAIT:
         /* It may only have stopped sending, or be gone: see on_read_due. */
@@ -419,7 +419,7 @@ static void on_eof(struct stream *stream)
 static void on_error(struct stream *stream, int err)
 {
     struct h1_server *server = server_of_stream(stream);
-    h1_server_gone(server, err == ENOMEM ? R_NO_MEMORY : R_CLIENT_ABORT, err);
+    end_gone(server, err == ENOMEM ? R_NO_MEMORY : R_CLIENT_ABORT, err);
 }
 
 /* What the peer has taken: more than the kernel has from us less what it still holds. */
@@ -488,7 +488,7 @@ static void probe(struct h1_server *server)
     if (server->probed) {
         int err = stream_pending_error(&server->stream);
         if (err)
-            h1_server_gone(server, R_CLIENT_ABORT, err);
+            end_gone(server, R_CLIENT_ABORT, err);
         return;
     }
     server->probed = true;
@@ -534,7 +534,7 @@ static void on_write_due(struct deadline *deadline)
     if (pace_check(&server->out, loop->now, taken, &limits) >= 0)
         loop_deadline(loop, &server->write_due, write_look_ms(limits));
     else
-        h1_server_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
+        end_gone(server, R_CLIENT_TIMEOUT_WRITE, 0);
 }
 
 int h1_server_open(struct h1_server *server, struct loop *loop, int fd, struct tls *tls,
@@ -566,5 +566,5 @@ void h1_server_drain(struct h1_server *server)
 
 void h1_server_close(struct h1_server *server)
 {
-    h1_server_gone(server, R_CLIENT_ABORT, 0);
+    end_gone(server, R_CLIENT_ABORT, 0);
 }

@@ -6,8 +6,6 @@
 
 /* h1_server.c: the connection and the request's side */
 void h1_server_close_now(struct h1_server *server, bool reset);
-/* The connection is dead under a request: its exchange is told. */
-void h1_server_gone(struct h1_server *server, enum reason reason, int err);
 /* Closes so that what was written still arrives. */
 void h1_server_linger(struct h1_server *server);
 void h1_server_await_body(struct h1_server *server); /* it is the client's turn to send */

@@ -58,7 +58,7 @@ static void note_break(struct h2_trunk *trunk)
         trunks->wary_until = trunks->loop->now + WARY_NS;
 }
 
-void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault)
+static void close_trunk(struct h2_trunk *trunk, const struct leg_fault *fault)
 {
     if (trunk->state == TRUNK_CLOSED)
         return;
@@ -86,7 +86,7 @@ static void end(struct h2_trunk *trunk, enum reason reason, int err)
 {
     if (trunk->broken && reason == R_UPSTREAM_RESET)
         reason = R_UPSTREAM_PROTOCOL;
-    h2_trunk_close(trunk, &(struct leg_fault){.reason = reason, .err = err});
+    close_trunk(trunk, &(struct leg_fault){.reason = reason, .err = err});
 }
 
 /* Its last lane has left, or it takes no more and waits for those under way. */

@@ -42,7 +42,6 @@ int h2_trunk_for(struct h2_trunks *trunks, const struct addr *addr, struct tls_p
  * whether it is there. */
 void h2_trunk_doubt(struct h2_trunk *trunk, uint64_t heard, bool for_long);
 void h2_trunk_flush(struct h2_trunk *trunk); /* later in the turn */
-void h2_trunk_close(struct h2_trunk *trunk, const struct leg_fault *fault);
 void h2_trunk_end_if_over(struct h2_trunk *trunk);
 /* One of its lanes is lent, or is not any more. */
 void h2_trunk_begins(struct h2_trunk *trunk);

@@ -234,19 +234,6 @@ static struct field *find(const struct head *head, enum field_id id, struct str 
     return NULL;
 }
 
-static unsigned remove_all(struct head *head, enum field_id id, struct str name)
-{
-    uint32_t kept = 0, count = head->count;
-
-    if (!(head->present >> id & 1))
-        return 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (!field_is(&head->fields[i], id, name))
-            head->fields[kept++] = head->fields[i];
-    head->count = kept;
-    return count - kept;
-}
-
 struct field *head_find(const struct head *head, enum field_id id)
 {
     return id == F_OTHER ? NULL : find(head, id, (struct str){NULL, 0});
@@ -257,14 +244,18 @@ struct field *head_find_name(const struct head *head, struct str name)
     return find(head, field_id_of(name), name);
 }
 
-unsigned head_remove(struct head *head, enum field_id id)
-{
-    return id == F_OTHER ? 0 : remove_all(head, id, (struct str){NULL, 0});
-}
-
 unsigned head_remove_name(struct head *head, struct str name)
 {
-    return remove_all(head, field_id_of(name), name);
+    enum field_id id = field_id_of(name);
+    uint32_t kept = 0, count = head->count;
+
+    if (!(head->present >> id & 1))
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!field_is(&head->fields[i], id, name))
+            head->fields[kept++] = head->fields[i];
+    head->count = kept;
+    return count - kept;
 }
 
 static int make_room(struct head *head, struct arena *arena)

@@ -122,7 +122,6 @@ struct field *head_find(const struct head *head, enum field_id id);
 /* The first field with that name, any case, or NULL. */
 struct field *head_find_name(const struct head *head, struct str name);
 /* Takes all fields of that name away, keeping the others' order; returns how many. */
-unsigned head_remove(struct head *head, enum field_id id);
 unsigned head_remove_name(struct head *head, struct str name);
 /* Appends. Spans are kept, not copied. 0 or -ENOMEM. */
 int head_add(struct head *head, struct arena *arena, struct str name, struct str value);

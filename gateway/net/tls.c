@@ -126,7 +126,7 @@ bool tls_context_setup(SSL_CTX *ctx)
     return bio_method && tls_index >= 0;
 }
 
-struct tls *tls_new(SSL_CTX *ctx, struct loop *loop, int fd)
+static struct tls *new_tls(SSL_CTX *ctx, struct loop *loop, int fd)
 {
     struct tls *tls = mem_zalloc(sizeof(*tls));
     BIO *bio = tls ? BIO_new(bio_method) : NULL;
@@ -149,7 +149,7 @@ struct tls *tls_new(SSL_CTX *ctx, struct loop *loop, int fd)
 
 struct tls *tls_accept(struct tls_front *front, struct loop *loop, int fd)
 {
-    struct tls *tls = tls_new(tls_front_context(front), loop, fd);
+    struct tls *tls = new_tls(tls_front_context(front), loop, fd);
     if (!tls)
         return NULL;
     tls->front = tls_front_ref(front);
@@ -161,7 +161,7 @@ struct tls *tls_connect(struct tls_peer *peer, struct loop *loop, int fd)
 {
     uint32_t generation;
     SSL_CTX *ctx = tls_back_take(peer->back, &generation);
-    struct tls *tls = tls_new(ctx, loop, fd);
+    struct tls *tls = new_tls(ctx, loop, fd);
     SSL_CTX_free(ctx);
     if (!tls)
         return NULL;
@@ -199,8 +199,6 @@ void tls_close(struct tls *tls)
 
 /* ---- what goes wrong ---- */
 
-const char tls_no_words[] = "OpenSSL does not say why";
-
 const char *tls_complaint(void)
 {
     unsigned long code = ERR_peek_last_error();
@@ -208,7 +206,7 @@ const char *tls_complaint(void)
     if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
         words = "what came is not TLS";
     ERR_clear_error();
-    return words ? words : tls_no_words;
+    return words ? words : "OpenSSL does not say why";
 }
 
 /* Behind a failed call: 0 to go on, or -errno. */

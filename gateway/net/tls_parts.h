@@ -33,8 +33,6 @@ struct tls {
 };
 
 /* tls.c */
-extern const char tls_no_words[];
-struct tls *tls_new(SSL_CTX *ctx, struct loop *loop, int fd);
 struct tls *tls_of(const SSL *ssl);
 /* What both kinds of context have in common. False: no memory. */
 bool tls_context_setup(SSL_CTX *ctx);

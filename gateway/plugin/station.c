@@ -436,11 +436,6 @@ void station_close(struct postern_worker *worker)
         end_watch(&worker->watches);
 }
 
-struct postern_worker *station_at(unsigned index)
-{
-    return at(index);
-}
-
 size_t station_counters(struct counters *ret[STATIONS_MAX])
 {
     size_t count = 0;

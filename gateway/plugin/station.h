@@ -42,8 +42,6 @@ struct postern_worker *station_open(struct loop *loop, unsigned index, unsigned 
 /* On the worker's thread, when it ends: nothing comes to it any more but the letters that are
  * on their way, which loop_discard drops. Timers and watches end. */
 void station_close(struct postern_worker *worker);
-/* The station of that index, or NULL. Main thread. */
-struct postern_worker *station_at(unsigned index);
 /* All stations, for who sums what they counted. Main thread. */
 size_t station_counters(struct counters *ret[STATIONS_MAX]);
 /* The threads have ended: their memory goes. Main thread. */

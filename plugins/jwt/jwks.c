@@ -247,12 +247,54 @@ static bool publish(struct jwks *jwks, const struct jwks_plan *plan, struct keys
     return true;
 }
 
+/* Digits at the start; more than nine of them are as good as for ever. */
+static uint64_t read_seconds(struct postern_str s)
+{
+    uint64_t seconds = 0;
+
+    for (size_t i = 0; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++)
+        seconds = i > 9 ? 1000000000 : seconds * 10 + (uint64_t)(s.p[i] - '0');
+    return seconds;
+}
+
+static void read_directive(struct postern_str s, uint64_t *age)
+{
+    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s = (struct postern_str){s.p + 1, s.n - 1};
+    if (s.n >= 8 &&
+        (strncasecmp(s.p, "no-store", 8) == 0 || strncasecmp(s.p, "no-cache", 8) == 0))
+        *age = 0;
+    else if (s.n > 8 && strncasecmp(s.p, "max-age=", 8) == 0 && *age == UINT64_MAX)
+        *age = read_seconds((struct postern_str){s.p + 8, s.n - 8}) * 1000;
+}
+
+/* For how long an answer may be used, in ms: 0 when Cache-Control says not at all, UINT64_MAX
+ * when it says nothing. */
+static uint64_t max_age_of(const struct postern_reply *reply)
+{
+    uint64_t age = UINT64_MAX;
+
+    for (size_t i = 0; i < reply->header_count; i++) {
+        struct postern_str value = reply->headers[i].value;
+
+        if (!span_eq(reply->headers[i].name, SPAN("cache-control")))
+            continue;
+        for (size_t start = 0, at = 0; at <= value.n; at++) {
+            if (at < value.n && value.p[at] != ',')
+                continue;
+            read_directive((struct postern_str){value.p + start, at - start}, &age);
+            start = at + 1;
+        }
+    }
+    return age;
+}
+
 static void take_keys(struct fetch *fetch, struct postern_worker *w,
                       const struct postern_reply *reply)
 {
     const struct jwks_plan *plan = plan_of(fetch);
     struct jwks *jwks = fetch->jwks;
-    uint64_t age = jwks_max_age(reply), next_ms = age / 10 * 9; /* before it expires */
+    uint64_t age = max_age_of(reply), next_ms = age / 10 * 9; /* before it expires */
     unsigned char digest[EVP_MAX_MD_SIZE];
     struct keyset *fresh, *merged;
     const char *wrong;
@@ -464,44 +506,4 @@ void jwks_unwait(struct jwks_waiter *waiter)
     TAILQ_REMOVE(&seat->waiting, waiter, next);
     seat->waiting_count--;
     waiter->seat = NULL;
-}
-
-/* Digits at the start; more than nine of them are as good as for ever. */
-static uint64_t read_seconds(struct postern_str s)
-{
-    uint64_t seconds = 0;
-
-    for (size_t i = 0; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++)
-        seconds = i > 9 ? 1000000000 : seconds * 10 + (uint64_t)(s.p[i] - '0');
-    return seconds;
-}
-
-static void read_directive(struct postern_str s, uint64_t *age)
-{
-    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s = (struct postern_str){s.p + 1, s.n - 1};
-    if (s.n >= 8 &&
-        (strncasecmp(s.p, "no-store", 8) == 0 || strncasecmp(s.p, "no-cache", 8) == 0))
-        *age = 0;
-    else if (s.n > 8 && strncasecmp(s.p, "max-age=", 8) == 0 && *age == UINT64_MAX)
-        *age = read_seconds((struct postern_str){s.p + 8, s.n - 8}) * 1000;
-}
-
-uint64_t jwks_max_age(const struct postern_reply *reply)
-{
-    uint64_t age = UINT64_MAX;
-
-    for (size_t i = 0; i < reply->header_count; i++) {
-        struct postern_str value = reply->headers[i].value;
-
-        if (!span_eq(reply->headers[i].name, SPAN("cache-control")))
-            continue;
-        for (size_t start = 0, at = 0; at <= value.n; at++) {
-            if (at < value.n && value.p[at] != ',')
-                continue;
-            read_directive((struct postern_str){value.p + start, at - start}, &age);
-            start = at + 1;
-        }
-    }
-    return age;
 }

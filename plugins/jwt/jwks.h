@@ -75,8 +75,4 @@ void jwks_wait(struct jwks_seat *seat, struct postern_worker *w, struct jwks_wai
                struct postern_token token, uint64_t deadline_ns);
 void jwks_unwait(struct jwks_waiter *waiter); /* harmless when it does not wait */
 
-/* For how long an answer may be used, in ms: 0 when Cache-Control says not at all, UINT64_MAX
- * when it says nothing. */
-uint64_t jwks_max_age(const struct postern_reply *reply);
-
 #endif
