@@ -261,6 +261,17 @@ ANSWERS = {f"/{kind}/{name}": steps
            for name, steps in table.items()}
 ANSWERS.update({f"/whole/{name}": case[0] for name, case in response_cases.WHOLE.items()})
 
+IN_PIECES = ("interim_100", "interim_sixteen", "interim_with_chunks", "chunked_extension", "trailers", "length", "no_phrase",
+             "until_close", "keep_alive_10", "status_204")
+
+
+def pieces(steps, size):
+    return [piece for step in steps for piece in ([step] if isinstance(step, str) else
+                                                  [step[i:i + size] for i in range(0, len(step), size)])]
+
+
+ANSWERS.update({f"/pieces{size}/{name}": pieces(response_cases.WHOLE[name][0], size) for name in IN_PIECES for size in (1, 9)})
+
 
 @pytest.fixture(scope="module")
 def answering(tmp_path_factory):
@@ -324,6 +335,20 @@ def test_answer_arrives_whole(answering, name):
         assert response.length is None and not response.is_chunked
     allowed = {"x-sum"} if name == "trailers" else set()
     assert {n.lower() for n, _ in response.trailers} <= allowed
+    assert was_reused(gw, up, client, up.since(mark)[0].conn) is reused
+    client.close()
+
+
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("name", IN_PIECES)
+def test_answer_in_pieces_arrives_whole(answering, name, size):
+    gw, up = answering
+    _, status, body, reused = response_cases.WHOLE[name]
+    mark = up.mark()
+    client = gw.client()
+    client.send(ask(f"/pieces{size}/{name}"))
+    response = client.response()
+    assert (response.status, response.body) == (status, body)
     assert was_reused(gw, up, client, up.since(mark)[0].conn) is reused
     client.close()
 
