@@ -205,7 +205,7 @@ def test_build_info(gateway, upstream):
 
 
 def test_a_service_that_sees_only_processes_knows_when_it_began(gateway, upstream):
-    """packaging/postern.service has ProcSubset=pid."""
+    """packaging/postern.service.in has ProcSubset=pid."""
     only = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o subset=pid proc /proc && exec "$@"', "sh"]
     if subprocess.run([*only, "true"], capture_output=True).returncode:
         pytest.skip("no /proc of its own can be mounted here")

@@ -1,12 +1,15 @@
 """The program: flags, exit statuses, and what it says about a broken file."""
 
+import json
 import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
 from conftest import HTTP, ONE
-from gateway import free_address, own_host, run
+from gateway import BINARY, free_address, own_host, run
 
 GOOD = '''listener "http" { listen = {"127.0.0.1:18080"} }
 upstream "app" { server "127.0.0.1:19000" {} }
@@ -365,3 +368,21 @@ admin {{ listen = "unix:{tmp_path}/admin.sock" }}
     assert run("-c", str(checked), "--explain", "GET http://t/")[0] == 0
     assert (sorted(os.listdir(tmp_path)), front.stat().st_ino) == before
     assert gw.get("/").status == 200
+
+
+def test_the_installed_unit_starts_the_installed_program(tmp_path):
+    meson, build_root = shutil.which("meson"), os.path.dirname(BINARY)
+    if not meson or not os.path.exists(os.path.join(build_root, "build.ninja")):
+        pytest.skip("no meson, or the binary is in no build folder")
+
+    def ask(*args, **env):
+        return subprocess.run([meson, *args], env={**os.environ, **env}, check=True,
+                              capture_output=True, text=True).stdout
+
+    options = {o["name"]: o["value"] for o in json.loads(ask("introspect", "--buildoptions", build_root))}
+    ask("install", "-C", build_root, "--no-rebuild", "--tags", "systemd", DESTDIR=str(tmp_path))
+    unit = open(f"{tmp_path}{options['prefix']}/lib/systemd/system/postern.service").read()
+    program = os.path.join(options["prefix"], options["bindir"], "postern")
+    assert f"\nExecStart={program} -c {options['sysconfdir']}/postern/gateway.conf\n" in unit
+    assert f"\nExecStartPre={program} -t -q -c {options['sysconfdir']}/postern/gateway.conf\n" in unit
+    assert "@" not in re.sub("SystemCallFilter=@.*", "", unit)
