@@ -91,6 +91,18 @@ def test_an_empty_line_before_a_request_is_stepped_over(pair):
     assert client.response().status == 200
 
 
+def test_each_request_may_have_its_empty_line(pair):
+    gw, up = pair
+    client = gw.client()
+    conn = None
+    for i in range(3):
+        client.send(b"\r\nGET /%d HTTP/1.1\r\nHost: test\r\n\r\n" % i)
+        conn = conn or up.accept()
+        assert conn.expect().target == f"/{i}"
+        conn.respond()
+        assert client.response().status == 200
+
+
 def test_http10_client_gets_a_closed_connection(pair):
     gw, up = pair
     client = gw.client()
