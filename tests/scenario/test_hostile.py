@@ -134,6 +134,22 @@ def test_bad_trailer_is_refused(hostile, name):
     check_body_refused(*hostile, TRAILERS_BAD[name], "bad_request.trailer")
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 9\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                                     b"Transfer-Encoding: chunked\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n0\r\n"])
+def test_an_upload_that_breaks_off_never_looks_complete(hostile, framing):
+    gw, up = hostile
+    mark = up.mark()
+    client = gw.client()
+    client.send(b"POST /broken HTTP/1.1\r\n" + H + framing)
+    client.half_close()
+    client.expect_closed()
+    client.close()
+    gw.wait_log(path="/broken", reason="client.abort")
+    settle(gw, up)
+    assert [s.request.target for s in up.since(mark)] == ["/settled"]
+    take_cut(up)
+
+
 @pytest.mark.parametrize("name", TRAILERS_LARGE)
 def test_large_trailers_are_refused(hostile, name):
     check_body_refused(*hostile, TRAILERS_LARGE[name], "client.headers_too_large", 431)
@@ -261,7 +277,7 @@ ANSWERS = {f"/{kind}/{name}": steps
            for name, steps in table.items()}
 ANSWERS.update({f"/whole/{name}": case[0] for name, case in response_cases.WHOLE.items()})
 
-IN_PIECES = ("interim_100", "interim_sixteen", "interim_with_chunks", "chunked_extension", "trailers", "length", "no_phrase",
+IN_PIECES = ("interim_100", "interim_longer_than_the_answer", "interim_sixteen", "interim_with_chunks", "chunked_extension", "trailers", "length", "no_phrase",
              "until_close", "keep_alive_10", "status_204")
 
 
