@@ -9,6 +9,9 @@ PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkgconf
 # To send requests through it.
 PACKAGES_ASK=(curl ca-certificates)
 
+# To build it by a profile: what sends requests for that, and how.
+PACKAGES_PROFILE=(python3 openssl nghttp2-client util-linux)
+
 # To test it.
 PACKAGES_TEST=(binutils clang-14 clang-format-14 clang-tidy-14 groff-base libclang-rt-14-dev
     libcmocka-dev nghttp2-client openssl python3 python3-cryptography python3-grpcio python3-h11 python3-h2 python3-pytest python3-pytest-xdist python3-websockets strace

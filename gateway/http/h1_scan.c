@@ -154,6 +154,17 @@ static inline uint64_t feeds_of(const char *p, size_t n)
     return feeds | (n >= 16 ? rest << (n - 16) : rest >> (16 - n));
 }
 
+/* Few: a line has more than sixteen bytes on average, and not every processor that this is built
+ * for counts bits by itself. */
+static inline uint32_t count_bits(uint64_t bits)
+{
+    uint32_t n = 0;
+
+    for (; bits; bits &= bits - 1)
+        n++;
+    return n;
+}
+
 /* The first CR LF CR LF, where a head ends if all of it is well-formed; nothing is judged,
  * which makes it three times as fast. Returns the length up to there and how many lines it is,
  * or 0 for "look closer". */
@@ -166,10 +177,10 @@ static long find_end(const char *p, size_t n, uint32_t *ret_lines)
         uint64_t feeds = feeds_of(p + at, n - at), ends = feeds & (feeds << 2 | last);
         if (ends) {
             const char *end = p + at + __builtin_ctzll(ends);
-            *ret_lines += (uint32_t)__builtin_popcountll(feeds & ((ends & -ends) - 1));
+            *ret_lines += count_bits(feeds & ((ends & -ends) - 1));
             return end - p >= 3 && end[-1] == '\r' && end[-3] == '\r' ? end + 1 - p : 0;
         }
-        *ret_lines += (uint32_t)__builtin_popcountll(feeds);
+        *ret_lines += count_bits(feeds);
         last = feeds >> 62;
     }
     return 0;

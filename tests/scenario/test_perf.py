@@ -57,6 +57,11 @@ def test_memory_and_the_first_requests(tmp_path):
     assert told["rounds"]["postern"][0]["before"] == 32, "warm connections"
 
 
+def test_train_gives_work_of_every_kind(tmp_path):
+    told = run("train", "--requests", "100", folder=tmp_path).stderr
+    assert told.count("learning:") == 8, told
+
+
 def test_ladder_climbs_two_steps(tmp_path):
     run("ladder", "--steps", "connections,bodies", "--rounds", "1", "--requests", "200", "--seconds", "0.2", "--max-wait",
         "0", "--out", "out", folder=tmp_path)
