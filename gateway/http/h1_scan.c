@@ -154,8 +154,8 @@ static inline uint64_t feeds_of(const char *p, size_t n)
     return feeds | (n >= 16 ? rest << (n - 16) : rest >> (16 - n));
 }
 
-/* Few: a line has more than sixteen bytes on average, and not every processor that this is built
- * for counts bits by itself. */
+/* Few: a line has more than sixteen bytes on average, and not every processor that this is
+ * built for counts bits by itself. */
 static inline uint32_t count_bits(uint64_t bits)
 {
     uint32_t n = 0;
